@@ -1,0 +1,38 @@
+# Two commands do everything: `make run` and `make test`. Both set up a project-local environment first.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: run test test-long check format clean help
+
+help:            ## what there is to make
+	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "sessiond needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+run: $(READY)    ## start the daemon here, over the agents found in your home
+	@$(BIN)/sessiond run
+
+test: check      ## everything a change must pass
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m 'not long'
+
+test-long: $(READY)  ## the slow proofs: 1000 kills, five gigabytes of history
+	$(BIN)/python -m pytest -m long -s
+
+check: $(READY)  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:           ## forget the environment and every cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,0 +1,122 @@
+"""The verbs, their groups and `--help`. A verb's module is imported when it is called, and no other."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from sessiond import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Verb(NamedTuple):
+    group: str
+    module: str
+    summary: str  # here and not in the module: `--help` must not import them all
+
+
+VERBS: dict[str, Verb] = {
+    "status": Verb("Ask", "status", "what the daemon is doing, and whether all is well"),
+    "health": Verb("Ask", "health", "the same as an exit code, for scripts and monitors"),
+    "sessions": Verb("Ask", "sessions", "list sessions, newest first (also: ls)"),
+    "show": Verb("Ask", "show", "one session: what, where, how it ended, how to go on"),
+    "events": Verb("Ask", "events", "what happened in a session, step by step"),
+    "search": Verb("Ask", "search", "find words in everything that was said and done"),
+    "restore": Verb("Keep", "restore", "write a session's own files back, byte for byte"),
+    "run": Verb("Run", "run", "the daemon, in the foreground"),
+    "config": Verb("Run", "config", "check, show, find or begin the configuration"),
+    "reload": Verb("Run", "reload", "let the daemon read its configuration again"),
+    "ingest": Verb("Upkeep", "ingest", "take in everything written until now"),
+}
+ALIASES = {"ls": "sessions"}
+GROUPS = ("Ask", "Keep", "Run", "Upkeep")
+EXAMPLES = (
+    ("sessiond run", "start it; then, in another terminal:"),
+    ("sessiond sessions --repo . -S today", "what was done here today"),
+    ('sessiond search "connection refused"', "where have I seen this before?"),
+    ("sessiond show", "the newest session of this repository"),
+    ("sessiond restore 3f2a --to /tmp/back", "get a lost session file back"),
+)
+
+
+class Command(click.Command):
+    """A verb: `-h`, and a wrong option is answered with the one that was probably meant."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            known = [name for each in self.get_params(ctx) for name in each.opts if isinstance(each, click.Option)]
+            raise click.UsageError(_unknown("option", error.option_name, known, ctx.command_path), ctx) from None
+
+
+class LazyGroup(click.Group):
+    """Knows every verb by name, and loads the one that is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        verb = VERBS.get(ALIASES.get(cmd_name, cmd_name))
+        if verb is None:
+            return None
+        command = importlib.import_module(f"sessiond.cli.{verb.module}").command
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{verb.module}.command is no verb")
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if not args[0].startswith("-") and args[0] not in (*VERBS, *ALIASES):
+            raise click.UsageError(_unknown("verb", args[0], [*VERBS, *ALIASES], "sessiond"), ctx)
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            known = [name for each in self.get_params(ctx) for name in each.opts]
+            raise click.UsageError(_unknown("option", error.option_name, known, "sessiond"), ctx) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        for group in GROUPS:
+            rows = [(name, verb.summary) for name, verb in VERBS.items() if verb.group == group]
+            with formatter.section(group):
+                formatter.write_dl(rows, col_max=12)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Examples"):
+            formatter.write_dl(list(EXAMPLES), col_max=44)
+        super().format_epilog(ctx, formatter)
+
+
+def _unknown(what: str, given: str, known: Sequence[str], path: str) -> str:
+    near = difflib.get_close_matches(given, known, n=1, cutoff=0.5)
+    near = near or [name for name in known if len(given) > 2 and name.startswith(given)][:1]
+    hint = f"did you mean {near[0]}?" if near else f"see: {path} --help"
+    return f"there is no {what} {given} ({hint})"
+
+
+def examples(*pairs: tuple[str, str]) -> str:
+    """An epilog that keeps its lines: `\\b` tells click not to fill the paragraph."""
+    width = max(len(command) for command, _ in pairs)
+    return "\b\nExamples:\n" + "\n".join(f"  {command.ljust(width)}  {words}" for command, words in pairs)
+
+
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+@click.group(cls=LazyGroup, context_settings=SETTINGS, invoke_without_command=True)
+@click.version_option(__version__, message="sessiond %(version)s")
+@click.option("--config", "config_file", metavar="FILE", help="The configuration file, instead of the usual one.")
+@click.pass_context
+def cli(context: click.Context, config_file: str | None) -> None:
+    """The session journal for coding agents: it keeps what they wrote, and answers from it."""
+    context.obj = None if config_file is None else Path(config_file)
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())

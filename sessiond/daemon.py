@@ -1,0 +1,271 @@
+"""Builds the parts, starts them in order, stops them in reverse. The only module that knows every stage.
+
+Order: lock, configuration, store, search, watch and first sweep, socket. Ready means: cursors are known and the watch
+is armed; history is read afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from sessiond import __version__, config as configuration, log as logging, notify, paths as places
+from sessiond.adapters import adapters, register_flavors
+from sessiond.errors import Busy, SessiondError
+from sessiond.intake.pipeline import Pipeline
+from sessiond.lock import InstanceLock
+from sessiond.mask import Masker
+from sessiond.model import utc
+from sessiond.report import Report
+from sessiond.serve.server import Server
+from sessiond.store import reader
+from sessiond.store.connect import reading
+from sessiond.trouble import Troubles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from sessiond.config import Loaded
+
+Screen = "Callable[[Callable[[], dict[str, Any]]], AbstractContextManager[None]]"
+ALIVE_SECONDS = 30.0  # how often the lock file is touched: what "down since" is told by
+
+
+class Daemon:
+    """One running instance. `serve()` works until it is told to stop."""
+
+    def __init__(self, config_file: Path | None, *, is_quiet: bool = False) -> None:
+        self._config_file = config_file
+        self._env = places.environment()
+        self._is_quiet = is_quiet
+        self._log = structlog.get_logger()
+        self._wake = threading.Event()
+        self._stop_asked = False
+        self._reload_asked = False
+        self._dump_asked = False
+        self._exit_code = 0
+        self.started_at = datetime.now(UTC)
+        self.notifier = notify.Notifier(self._env)
+        self.troubles = Troubles(lambda: datetime.now(UTC), self._say_trouble)
+        self.config_error: str | None = None
+        self._reload_lock = threading.Lock()
+
+    # --- start and stop -------------------------------------------------------------------------
+
+    def serve(self, screen: Callable[[Callable[[], dict[str, Any]]], AbstractContextManager[None]] | None) -> int:
+        with ExitStack() as stack:
+            self._start(stack)
+            with screen(self.report.screen) if screen is not None else _nothing():
+                self._watch_over()
+            self.notifier.stopping()
+            self._log.info("stopping")
+        self._log.info("stopped")
+        return self._exit_code
+
+    def _start(self, stack: ExitStack) -> None:
+        at = places.resolve(self._env)
+        places.make_private(at.state_dir)
+        places.make_private(at.runtime_dir)
+        self.lock = InstanceLock(at.lock)
+        self.lock.acquire(socket=at.socket, version=__version__, started_at=utc(self.started_at))
+        stack.callback(self.lock.release)
+        register_flavors()
+        self.loaded = self._load()
+        self.loaded_at = datetime.now(UTC)
+        self.paths = places.resolve(self._env, self.loaded.config.store.path)
+        self._set_up_log(stack)
+        self._install_signals(stack)
+        self.pipeline = Pipeline(self.loaded.config, self.paths, self.troubles, self._env, beat=self._beat)
+        stack.callback(self.pipeline.stop)
+        self.report = Report(self)
+        self.pipeline.start()
+        self._start_socket(stack)
+        self._log.info("started", pid=os.getpid(), version=__version__, agents=len(self.pipeline.roots))
+        self.notifier.ready("watching")
+
+    def _set_up_log(self, stack: ExitStack) -> None:
+        settings = self.loaded.config.log
+        level = "error" if self._is_quiet else settings.level
+        stack.callback(logging.setup(level=level, format=settings.format))
+        for warning in self.loaded.warnings:
+            self._log.warning("configuration_warning", detail=warning)
+
+    def _start_socket(self, stack: ExitStack) -> None:
+        mask = Masker(self.loaded.config.privacy.mask)
+        methods = {
+            "status": lambda _: self.report.status(),
+            "freshness": lambda _: self.report.freshness(),
+            "reload": lambda _: self.reload(),
+            "ingest": lambda _: self.pipeline.ask(),
+            "ingested": self.pipeline.asked,
+            "changes": self._changes,
+        }
+        server = Server(
+            self.paths.socket, methods, version=__version__, on_error=self._say_error, reply_filter=mask.mask_json
+        )
+        server.start()
+        stack.callback(server.stop)
+        self.server = server
+
+    # --- while it runs --------------------------------------------------------------------------
+
+    def _watch_over(self) -> None:
+        """The main thread: signals, the lock, the socket and the store must stay what they are."""
+        store_inode = os.stat(self.paths.store).st_ino
+        touched = 0.0
+        while not self._stop_asked:
+            self._wake.wait(1.0)
+            self._wake.clear()
+            if self._reload_asked:
+                self._reload_asked = False
+                self._reload_quietly()
+            if self._dump_asked:
+                self._dump_asked = False
+                self._log.info("state", status=self.report.status())
+            if time.monotonic() - touched > ALIVE_SECONDS:
+                touched = time.monotonic()
+                os.utime(self.paths.lock)
+            self._check_place(store_inode)
+            self.notifier.status(self.report.line())
+
+    def _check_place(self, store_inode: int) -> None:
+        """A store or lock that was removed under us must not be written on: whoever starts next gets a fresh one."""
+        try:
+            is_there = os.stat(self.paths.store).st_ino == store_inode
+        except FileNotFoundError:
+            is_there = False
+        if not is_there or not self.lock.is_intact():
+            self._log.error("store_or_lock_removed", hint="starting again makes a new one from the agents' files")
+            self._exit_code = Busy.exit_code
+            self._stop_asked = True
+        elif not self.server.is_in_place():
+            self.troubles.report("socket", f"{self.paths.socket} was removed", "sessiond service restart")
+
+    def _beat(self) -> None:
+        if self._beat_every is not None and time.monotonic() >= self._next_beat:
+            self._next_beat = time.monotonic() + self._beat_every
+            self.notifier.watchdog()
+
+    _next_beat = 0.0
+
+    @property
+    def _beat_every(self) -> float | None:
+        return notify.watchdog_interval(self._env)
+
+    # --- configuration --------------------------------------------------------------------------
+
+    def _load(self) -> Loaded:
+        return configuration.load(self._config_file, self._env, set(adapters()))
+
+    def reload(self) -> dict[str, Any]:
+        """Take over a changed configuration; the old one stays in force when the new one is bad."""
+        with self._reload_lock:
+            self.notifier.reloading()
+            try:
+                loaded = self._load()
+                self.pipeline.reconfigure(loaded.config)
+            except SessiondError as error:
+                self.config_error = str(error)
+                self.troubles.report("configuration", str(error), "sessiond config check")
+                raise
+            finally:
+                self.notifier.ready()
+            self.loaded, self.loaded_at, self.config_error = loaded, datetime.now(UTC), None
+            self.troubles.report("configuration", None)
+            self._log.info("configuration_loaded", files=len(loaded.files))
+            path = None if loaded.path is None else str(loaded.path)
+            return {"ok": True, "path": path, "warnings": list(loaded.warnings)}
+
+    def _reload_quietly(self) -> None:
+        try:
+            self.reload()
+        except SessiondError:
+            self._log.error("configuration_rejected", hint="sessiond config check says why")
+
+    def _changes(self, params: dict[str, Any]) -> dict[str, Any]:
+        after, limit = params.get("after", 0), params.get("limit", 100)
+        if not isinstance(after, int) or not isinstance(limit, int) or not 0 < limit <= 1000:
+            raise SessiondError("changes takes after (a revision) and limit (1 to 1000)")
+        with reading(self.paths.store) as db:
+            found = reader.changes(db, after, limit)
+        return {"changes": [{"session_uid": uid, "revision": revision} for uid, revision in found]}
+
+    # --- signals and words ----------------------------------------------------------------------
+
+    def _install_signals(self, stack: ExitStack) -> None:
+        handlers: dict[signal.Signals, Any] = {
+            signal.SIGTERM: self._on_stop,
+            signal.SIGINT: self._on_stop,
+            signal.SIGHUP: self._on_reload,
+            signal.SIGUSR1: self._on_dump,
+            signal.SIGPIPE: signal.SIG_IGN,
+        }
+        for number, handler in handlers.items():
+            stack.callback(signal.signal, number, signal.signal(number, handler))
+
+    def _on_stop(self, *_: object) -> None:
+        if self._stop_asked:  # asked twice: now means now; the store takes no harm
+            os._exit(130)
+        self._stop_asked = True
+        self._wake.set()
+
+    def _on_reload(self, *_: object) -> None:
+        self._reload_asked = True
+        self._wake.set()
+
+    def _on_dump(self, *_: object) -> None:
+        self._dump_asked = True
+        self._wake.set()
+
+    def _say_trouble(self, name: str, detail: str | None) -> None:
+        if detail is None:
+            self._log.info("recovered", trouble=name)
+        else:
+            self._log.warning("degraded", trouble=name, detail=detail)
+
+    def _say_error(self, error: Exception) -> None:
+        self._log.error("request_failed", exc_info=error)
+
+
+def run(
+    config_file: Path | None,
+    *,
+    screen: Callable[[Callable[[], dict[str, Any]]], AbstractContextManager[None]] | None = None,
+) -> int:
+    """The daemon, in the foreground, until a signal. The exit code."""
+    return Daemon(config_file, is_quiet=screen is not None).serve(screen)
+
+
+def ingest_once(config_file: Path | None, on_progress: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """One sweep without a daemon: everything written before the call is stored and searchable when it returns."""
+    env = places.environment()
+    at = places.resolve(env)
+    places.make_private(at.state_dir)
+    register_flavors()
+    with InstanceLock(at.lock).acquire(socket=None, version=__version__, started_at=utc(datetime.now(UTC))):
+        loaded = configuration.load(config_file, env, set(adapters()))
+        troubles = Troubles(lambda: datetime.now(UTC), lambda _, __: None)
+        pipeline = Pipeline(loaded.config, places.resolve(env, loaded.config.store.path), troubles, env, mode="poll")
+        try:
+            return pipeline.run_once(on_progress)
+        finally:
+            pipeline.stop()
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+if __name__ == "__main__":
+    sys.exit(run(None))

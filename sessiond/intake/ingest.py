@@ -1,0 +1,132 @@
+"""inbox -> tail -> adapter -> store, one chunk at a time. No line of it names an agent."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from sessiond.intake import rewritten, tail
+from sessiond.intake.parse import Wording, parse
+from sessiond.intake.scan import Seen
+from sessiond.model import Checkpoint, Chunk, Line, Record
+from sessiond.store import archive
+from sessiond.store.commit import Batch
+from sessiond.store.sources import EXCLUDED, FOREIGN, FORGOTTEN, LIVE, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sessiond.adapters.base import Adapter
+    from sessiond.intake.register import Register
+    from sessiond.store.writer import Writer
+
+
+class Taken(NamedTuple):
+    more: bool  # the file has more to give
+    bytes: int
+    size: int  # of the whole file
+
+
+NOTHING = Taken(more=False, bytes=0, size=0)
+
+
+class Ingest:
+    """Moves files into the store. `known` says, for every path looked at, what its stat was then."""
+
+    def __init__(
+        self,
+        adapters: Mapping[str, Adapter],
+        register: Register,
+        writer: Writer,
+        limits: tail.Limits,
+        wording: Wording,
+        known: dict[str, Seen],
+    ) -> None:
+        self._adapters = adapters
+        self._register = register
+        self._writer = writer
+        self._limits = limits
+        self._wording = wording
+        self.known = known
+        self._undecided: set[str] = set()
+
+    def take_in(self, path: str) -> Taken:
+        """Move one chunk of one file into the store. OSError: it cannot be read."""
+        found = self._register.find(path)
+        if found is None:
+            self._look_again_when_changed(path)
+            return NOTHING
+        source = found.source
+        chunk = self._read(source)
+        self.known[path] = Seen(chunk.checkpoint.device, chunk.checkpoint.inode, chunk.size, chunk.mtime_ns)
+        taken = Taken(chunk.more, chunk.checkpoint.offset - chunk.start, chunk.size)
+        if not found.is_back and self._is_nothing_new(source, chunk):
+            return taken
+        carry = {} if chunk.restarted else source.carry
+        parsed: list[tuple[Line, list[Record]]] = []
+        rejects = list(chunk.rejects)
+        if source.state == LIVE:
+            parsed, rejects, carry = parse(self._adapters[source.flavor], chunk, carry, self._wording)
+            if found.facts and source.id is None:
+                stated: list[Record] = [each for fact in found.facts for each in self._wording.facts(fact)]
+                parsed.insert(0, (Line(chunk.start, b""), stated))
+        frames = archive.frames_of(chunk) if source.state == LIVE else []
+        self._writer.submit(Batch(source, chunk, parsed, rejects, carry, frames))
+        source.checkpoint, source.carry = chunk.checkpoint, carry
+        source.size, source.mtime_ns = chunk.size, chunk.mtime_ns
+        source.pending_bytes = chunk.pending_bytes
+        return taken
+
+    def forget(self, path: str) -> None:
+        """What was read of this file did not get stored: begin again from what the store says."""
+        self._register.drop(path)
+        self.known.pop(path, None)
+
+    def _read(self, source: Source) -> Chunk:
+        depth = source.below.count("/")
+        if source.state in (EXCLUDED, FOREIGN, FORGOTTEN):
+            return _pass_over(source, depth)
+        if source.reader == "snapshot":
+            return rewritten.read(source.path, depth, source.checkpoint, self._limits)
+        return tail.read(source.path, depth, source.checkpoint, self._limits, compressed=source.reader == "zstd")
+
+    def _is_nothing_new(self, source: Source, chunk: Chunk) -> bool:
+        if source.id is None and not source.in_flight:
+            return False
+        if source.reader == "snapshot" and source.state == LIVE:
+            return rewritten.is_unchanged(chunk, source.checkpoint)
+        at = chunk.checkpoint
+        before = (
+            source.checkpoint.device,
+            source.checkpoint.inode,
+            source.checkpoint.offset,
+            source.pending_bytes,
+        )
+        return not chunk.restarted and (at.device, at.inode, at.offset, chunk.pending_bytes) == before
+
+    def _look_again_when_changed(self, path: str) -> None:
+        """Nothing can be said of this file yet, or it is a second name of another: the next change tells."""
+        stat = os.lstat(path)
+        self.known[path] = Seen(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        self._undecided.add(path)
+
+    def gone(self, path: str) -> None:
+        """This file is not there any more; those that were passed over because of it are looked at again."""
+        self.forget(path)
+        for other in self._undecided:
+            self.known.pop(other, None)
+        self._undecided.clear()
+
+
+def _pass_over(source: Source, depth: int) -> Chunk:
+    """Of a file that is not to be read only the size is noted. One that nobody claimed counts as not read at all."""
+    _, stat = tail.head(source.path, depth)
+    offset = source.checkpoint.offset if source.state == FOREIGN else stat.st_size
+    return Chunk(
+        start=source.checkpoint.offset,
+        data=b"",
+        lines=[],
+        checkpoint=Checkpoint(device=stat.st_dev, inode=stat.st_ino, offset=offset),
+        size=stat.st_size,
+        mtime_ns=stat.st_mtime_ns,
+    )

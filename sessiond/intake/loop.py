@@ -1,0 +1,345 @@
+"""The ingest loop: one thread that sweeps when it is time, takes paths from the inbox and moves them into the store.
+
+Watch first, then sweep: an overlap is harmless, a gap loses lines. The sign of life for the service manager comes from
+here, so that it means something.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from sessiond.intake import scan
+from sessiond.intake.inbox import Inbox, Lane
+from sessiond.intake.opened import NotRegular
+from sessiond.store import gone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sessiond.intake.ingest import Ingest
+    from sessiond.intake.scan import Pace, Root
+    from sessiond.intake.watch import Watch
+    from sessiond.store.writer import Writer
+    from sessiond.trouble import Troubles
+
+TICK_SECONDS = 1.0
+RETRY_SECONDS = 5.0
+LOOK_AT_ALL_SECONDS = 3600.0  # a writer may keep size and mtime: once an hour every file's markers are compared
+
+
+@dataclass(slots=True)
+class Ticket:
+    """A promise to someone who asked: everything written before is stored."""
+
+    waiting: set[str] | None = None  # None: its sweep has not begun
+    is_stored: bool = False
+
+
+@dataclass(slots=True)
+class History:
+    """How far the first reading of old files has come."""
+
+    total_bytes: int = 0
+    done_bytes: int = 0
+    reached_ns: int | None = None  # mtime of the file read last: newest come first
+    began: float = 0.0
+    ended: float | None = None
+    left: dict[str, int] = field(default_factory=dict)  # path -> bytes not read yet
+
+
+@dataclass(slots=True)
+class LastSweep:
+    at: datetime | None = None
+    seconds: float = 0.0
+    found: int = 0
+    special: int = 0
+
+
+class IntakeLoop:
+    """Owns the watch, the inbox and the reading. `start`, `stop`; everything else may be asked from any thread."""
+
+    def __init__(
+        self,
+        roots: Sequence[Root],
+        wants: Callable[[Root, str], bool],
+        ingest: Ingest,
+        writer: Writer,
+        make_watch: Callable[[Callable[[str], None], Callable[[str], None]], Watch],
+        pace: Pace,
+        troubles: Troubles,
+        *,
+        beat: Callable[[], None] = lambda: None,
+        log: Any = None,
+    ) -> None:
+        self.roots = roots
+        self._wants = scan.Remembered(wants)
+        self._ingest = ingest
+        self._writer = writer
+        self._pace = pace
+        self._troubles = troubles
+        self._beat = beat
+        self._log = log
+        self.inbox = Inbox()
+        self.watch = make_watch(self._hint, self._trouble)
+        self.history = History()
+        self.last_sweep = LastSweep()
+        self.vanished = 0
+        self.paused_by: str | None = None
+        self._folders = [(os.path.realpath(root.folder) + os.sep, root) for root in roots]
+        self._waiting: dict[str, float] = {}  # live paths, since when they wait
+        self._failed: deque[tuple[str, Exception]] = deque()
+        self._retry: dict[str, float] = {}
+        self._unreadable: dict[str, str] = {}
+        self._tickets: list[Ticket] = []
+        self._clock_gap = scan.ClockGap()
+        self._next_tick = 0.0
+        self._looked_at_all = time.monotonic()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
+
+    def start(self) -> None:
+        """Watching has begun when this returns; the first sweep follows."""
+        self.watch.start(self.roots)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish the chunk under way, no more."""
+        self._stopping = True
+        self.inbox.wake()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self.watch.stop()
+
+    def ask(self) -> Ticket:
+        """Sweep now; the ticket is stored when all that was found then is."""
+        ticket = Ticket()
+        self._tickets.append(ticket)
+        self._pace.hurry("asked")
+        self.inbox.wake()
+        return ticket
+
+    def pause(self, by: str | None) -> None:
+        self.paused_by = by
+        self.inbox.wake()
+
+    @property
+    def lag_seconds(self) -> float:
+        """How long the live file that waits longest has been waiting."""
+        oldest = min(list(self._waiting.values()), default=None)
+        return 0.0 if oldest is None else time.monotonic() - oldest
+
+    @property
+    def lag_bytes(self) -> int:
+        return sum(list(self.history.left.values()))
+
+    @property
+    def next_sweep_in(self) -> float:
+        return self._pace.wait(time.monotonic())
+
+    # --- hints, from the watch's threads --------------------------------------------------------
+
+    def _hint(self, path: str) -> None:
+        for folder, root in self._folders:
+            if path.startswith(folder):
+                below = f"{root.prefix}/{path[len(folder) :]}" if root.prefix else path[len(folder) :]
+                if self._wants(root, below):
+                    self._pace.hinted()
+                    self._put(path, Lane.LIVE)
+                return
+
+    def _trouble(self, word: str) -> None:
+        self._pace.hurry(word)
+        self.inbox.wake()
+
+    def failed(self, path: str, error: Exception) -> None:
+        """The writer could not store what was read of this file."""
+        self._failed.append((path, error))
+        self.inbox.wake()
+
+    # --- the loop -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stopping:
+            try:
+                self._turn()
+            except Exception as error:  # noqa: BLE001 - the loop's outer edge: it must go on, and say so
+                self._troubles.report("intake", f"{type(error).__name__}: it goes on with the next file")
+                if self._log is not None:
+                    self._log.exception("intake_failed")
+                time.sleep(0.1)  # whatever it is, do not spin on it
+
+    def _turn(self) -> None:
+        self._beat()
+        now = time.monotonic()
+        if now >= self._next_tick:
+            self._next_tick = now + TICK_SECONDS
+            self._tick(now)
+        if self._pace.due(now) and self.paused_by is None:
+            self._sweep()
+        if self.paused_by is not None:
+            self._wait_paused()
+            return
+        taken = self.inbox.take(timeout=max(0.0, min(self._next_tick - now, self._pace.wait(now))))
+        if taken is not None:
+            self._read(*taken)
+
+    def _wait_paused(self) -> None:
+        time.sleep(0.05)
+
+    def _tick(self, now: float) -> None:
+        for _ in range(len(self._failed)):
+            self._give_up(*self._failed.popleft(), now)
+        for reason in self.watch.check(now):
+            self._pace.hurry(reason)
+        if self._clock_gap.check(now, time.time()):
+            self._pace.hurry("clock_gap")
+        for path in [path for path, at in self._retry.items() if at <= now]:
+            del self._retry[path]
+            self._put(path, Lane.LIVE)
+        if self.paused_by == "store_full" and not self._retry:
+            self.pause(None)
+        self._report_health()
+
+    def _report_health(self) -> None:
+        health = self.watch.health
+        for name in ("watch_limit", "watch_unavailable", "network_filesystem"):
+            if name not in health.problems:
+                self._troubles.report(name, None)
+        for name, problem in health.problems.items():
+            self._troubles.report(name, problem)
+        some = ", ".join(sorted(set(self._unreadable.values()))) if self._unreadable else ""
+        first = next(iter(self._unreadable), "")
+        detail = f"{len(self._unreadable)} not readable ({some}), such as {first}" if first else None
+        self._troubles.report("unreadable", detail, "let this user read them: ls -ld shows owner and mode")
+
+    # --- sweeping -------------------------------------------------------------------------------
+
+    def _sweep(self) -> None:
+        began = time.monotonic()
+        self._pace.begin(began)
+        tickets = [ticket for ticket in self._tickets if ticket.waiting is None]
+        found = scan.sweep(self.roots, self._wants)
+        known = self._ingest.known
+        if began - self._looked_at_all > LOOK_AT_ALL_SECONDS:
+            self._looked_at_all = began
+            known = {}
+        changes = scan.changes(known, found)
+        self._unreadable = {path: why for path, why in self._unreadable.items() if os.path.lexists(path)}
+        self._unreadable.update(found.unreadable)
+        is_first = self.last_sweep.at is None
+        for path in (*changes.new, *changes.changed):
+            seen = found.files[path][2]
+            is_history = is_first and seen.mtime_ns / 1e9 < time.time() - 60
+            self._queue(path, seen.size, seen.mtime_ns, is_history=is_history)
+        if changes.missing:
+            self._mark_gone(changes.missing)
+        for ticket in tickets:
+            ticket.waiting = {*changes.new, *changes.changed, *self._waiting, *self.history.left}
+            self._settle(ticket)
+        ended = time.monotonic()
+        self._pace.finish(ended, changed=bool(changes), watched=self.watch.health.is_complete)
+        self.last_sweep = LastSweep(datetime.now(UTC), ended - began, len(found.files), found.special)
+
+    def _queue(self, path: str, size: int, mtime_ns: int, *, is_history: bool) -> None:
+        known = self._ingest.known.get(path)
+        before = known.size if known is not None and known.size <= size else 0
+        if is_history:
+            if not self.history.total_bytes:
+                self.history.began = time.monotonic()
+            self.history.total_bytes += size - before
+            self.history.left[path] = size - before
+            self.inbox.put(path, Lane.BACKFILL, mtime_ns)
+        else:
+            self._put(path, Lane.LIVE)
+
+    def _put(self, path: str, lane: Lane) -> None:
+        self._waiting.setdefault(path, time.monotonic())
+        self.inbox.put(path, lane)
+
+    def _mark_gone(self, paths: list[str]) -> None:
+        for path in paths:
+            self._ingest.gone(path)
+        now = datetime.now(UTC)
+        self._writer.call(lambda db: gone.mark_gone(db, paths, now))
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def _read(self, path: str, lane: Lane) -> None:
+        try:
+            taken = self._ingest.take_in(path)
+        except OSError as error:
+            self._cannot_read(path, error)
+            self._done(path)
+            return
+        except Exception:
+            self._retry[path] = time.monotonic() + LOOK_AT_ALL_SECONDS
+            self._done(path)
+            raise
+        self._unreadable.pop(path, None)
+        self._progress(path, taken.bytes, lane)
+        if taken.more:
+            self.inbox.put_back(path)
+        else:
+            self._done(path)
+
+    def _done(self, path: str) -> None:
+        self._waiting.pop(path, None)
+        self.history.done_bytes += self.history.left.pop(path, 0)
+        if self.history.total_bytes and not self.history.left and self.history.ended is None:
+            self.history.ended = time.monotonic()
+        self.inbox.done(path)
+        for ticket in list(self._tickets):
+            if ticket.waiting is not None:
+                ticket.waiting.discard(path)
+                self._settle(ticket)
+
+    def _settle(self, ticket: Ticket) -> None:
+        if not ticket.waiting and ticket in self._tickets:
+            self._tickets.remove(ticket)
+            self._writer.drain()
+            ticket.is_stored = True
+
+    def _progress(self, path: str, size: int, lane: Lane) -> None:
+        left = self.history.left.get(path)
+        if left is not None:
+            step = min(size, left)
+            self.history.left[path] = left - step
+            self.history.done_bytes += step
+        if lane is Lane.BACKFILL and path in self._ingest.known:
+            self.history.reached_ns = self._ingest.known[path].mtime_ns
+
+    def _cannot_read(self, path: str, error: OSError) -> None:
+        self._ingest.forget(path)
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            self.vanished += 1
+            self._unreadable.pop(path, None)
+        elif error.errno in (errno.EMFILE, errno.ENFILE):
+            self._troubles.report("descriptors", "no file descriptor is free", "raise LimitNOFILE, or ulimit -n")
+            self._retry[path] = time.monotonic() + RETRY_SECONDS
+        elif not isinstance(error, NotRegular) and error.errno != errno.ELOOP:
+            self._unreadable[path] = errno.errorcode.get(error.errno or 0, "EIO")
+
+    def _give_up(self, path: str, error: Exception, now: float) -> None:
+        self._ingest.forget(path)
+        self._retry[path] = now + RETRY_SECONDS
+        if isinstance(error, apsw.FullError):
+            self._troubles.report("store_full", "the disk is full: nothing more is taken in", "make room; it resumes")
+            self.pause("store_full")
+        elif isinstance(error, apsw.BusyError):
+            self._troubles.report("store_busy", "another program holds the store locked", "close it; it resumes")
+        else:
+            self._troubles.report("store_write", f"{type(error).__name__} while storing", "sessiond doctor")
+
+    def stored(self) -> None:
+        """A commit went through: whatever kept the store from being written is over."""
+        for name in ("store_full", "store_busy", "store_write"):
+            self._troubles.report(name, None)

@@ -1,0 +1,91 @@
+"""Lines of one chunk -> records ready to be stored. The only place where an adapter's code runs.
+
+A line that cannot be used is rejected, never fatal; whatever an adapter does with it, the lines around it count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sessiond.errors import BadRecord
+from sessiond.intake.repo import find_repo
+from sessiond.model import Carry, Chunk, Event, Fact, Line, Patch, Record, Reject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sessiond.adapters.base import Adapter
+
+SUMMARY_CHARS = 200
+SUMMARY_SOURCE_CHARS = 2000  # what a summary is made of: masked first, so that a cut never hides half a secret
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """What becomes of text on its way into the store: masked and cut for people, cut for the search index."""
+
+    mask: Callable[[str], str]
+    domain: Callable[[str], str | None] = lambda _: None
+    index_chars: int = 2000
+
+    def summary(self, text: str) -> str:
+        line = " ".join(self.mask(text[:SUMMARY_SOURCE_CHARS]).split())
+        return line if len(line) <= SUMMARY_CHARS else line[: SUMMARY_CHARS - 1] + "…"
+
+    def indexed(self, text: str) -> str:
+        if len(text) <= self.index_chars:
+            return text
+        head = self.index_chars * 3 // 4
+        return text[:head] + "\n" + text[head - self.index_chars :]
+
+    def record(self, record: Record) -> list[Record]:
+        if isinstance(record, Event):
+            summary, text = self.summary(record.summary), self.indexed(record.text)
+            if summary != record.summary or text != record.text:
+                record = replace(record, summary=summary, text=text)
+        elif isinstance(record, Patch):
+            record = replace(
+                record,
+                summary=None if record.summary is None else self.summary(record.summary),
+                text=None if record.text is None else self.indexed(record.text),
+            )
+        elif isinstance(record, Fact):
+            return self.facts(record)
+        return [record]
+
+    def facts(self, fact: Fact) -> list[Record]:
+        """A working directory also tells the repository, and that its domain."""
+        value = self.mask(fact.value)
+        if fact.name == "title":
+            value = self.summary(fact.value)
+        found: list[Record] = [replace(fact, value=value)]
+        if fact.name == "cwd":
+            repo = find_repo(fact.value)
+            found.append(replace(fact, name="repo", value=repo))
+            domain = self.domain(repo)
+            if domain is not None:
+                found.append(replace(fact, name="domain", value=domain))
+        return found
+
+
+def parse(
+    adapter: Adapter, chunk: Chunk, carry: Carry, wording: Wording
+) -> tuple[list[tuple[Line, list[Record]]], list[Reject], Carry]:
+    """The records of each line, the rejects of the chunk, and the carry after it."""
+    parsed: list[tuple[Line, list[Record]]] = []
+    rejects = list(chunk.rejects)
+    for line in chunk.lines:
+        trial = dict(carry)  # a line that fails leaves no trace in the carry
+        try:
+            records = [each for record in adapter.parse(line, trial) for each in wording.record(record)]
+        except BadRecord as error:
+            rejects.append(Reject(line.offset, line.length, error.reason))
+            continue
+        except Exception:  # noqa: BLE001 - an adapter may fail in any way; one line is all it may cost
+            rejects.append(Reject(line.offset, line.length, "adapter_error"))
+            continue
+        carry = trial
+        if records:
+            parsed.append((line, records))
+    return parsed, rejects, carry

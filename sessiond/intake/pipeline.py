@@ -1,0 +1,233 @@
+"""The stages of intake put together: writer, search index, register, loop; built from a configuration, and rebuilt."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from sessiond.adapters import adapters
+from sessiond.config import Exclusion
+from sessiond.errors import SessiondError, UsageError
+from sessiond.intake import rederive, tail
+from sessiond.intake.ingest import Ingest
+from sessiond.intake.loop import IntakeLoop, Ticket
+from sessiond.intake.parse import Wording
+from sessiond.intake.register import Register
+from sessiond.intake.scan import Pace, Root, Seen
+from sessiond.intake.watch import make_watch
+from sessiond.mask import Masker
+from sessiond.model import utc
+from sessiond.paths import expand, user_home
+from sessiond.store import connect, counts, sources
+from sessiond.store.connect import value
+from sessiond.store.search import SearchIndex
+from sessiond.store.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import apsw
+
+    from sessiond.config import Config
+    from sessiond.paths import Paths
+    from sessiond.store.commit import Batch
+    from sessiond.trouble import Troubles
+
+KEPT_TICKETS = 64
+
+
+class Pipeline:
+    """From the agents' files to the store and its index. `start` and `stop` once; `reconfigure` any time between."""
+
+    def __init__(
+        self,
+        config: Config,
+        paths: Paths,
+        troubles: Troubles,
+        env: Mapping[str, str],
+        *,
+        beat: Callable[[], None] = lambda: None,
+        mode: str | None = None,
+    ) -> None:
+        self._config = config
+        self._paths = paths
+        self._troubles = troubles
+        self._env = env
+        self._beat = beat
+        self._mode = mode
+        self._log = structlog.get_logger()
+        self._tickets: dict[int, Ticket] = {}
+        self.homes: dict[str, list[str]] = {}
+        self.writer = Writer(paths.store, on_commit=self._committed, on_failure=self._failed)
+        self._db = connect.open_reader(paths.store)  # the loop's own
+        self.search = SearchIndex(
+            paths.search, paths.store, self.writer, rebuild=self._texts, on_trouble=self._search_trouble
+        )
+        self.loop = self._build()
+
+    def start(self) -> None:
+        self.writer.start()
+        self.search.start()
+        self.loop.start()
+
+    def stop(self) -> None:
+        """In reverse: no more reading, then what was read is written, then the index stops where it is."""
+        self.loop.stop()
+        self.search.stop()
+        self._db.close()
+        self.writer.stop()
+
+    def reconfigure(self, config: Config) -> None:
+        """Go on under another configuration. The store stays where it is: moving it takes a restart."""
+        if config.store.path != self._config.store.path:
+            raise SessiondError("store.path changed", hint="it takes a restart: sessiond service restart")
+        self.loop.stop()
+        self.writer.drain()
+        before, self._config = self._config, config
+        try:
+            self.loop = self._build()
+        except SessiondError:
+            self._config = before
+            self.loop = self._build()
+            raise
+        finally:
+            self.loop.start()
+
+    @property
+    def roots(self) -> list[Root]:
+        return list(self.loop.roots)
+
+    # --- asking ---------------------------------------------------------------------------------
+
+    def ask(self) -> dict[str, Any]:
+        """Sweep now; `asked` tells when all that was found is stored and searchable."""
+        number = max(self._tickets, default=0) + 1
+        self._tickets[number] = self.loop.ask()
+        while len(self._tickets) > KEPT_TICKETS:
+            del self._tickets[min(self._tickets)]
+        return {"ticket": number}
+
+    def asked(self, params: dict[str, Any]) -> dict[str, Any]:
+        ticket = self._tickets.get(params.get("ticket", -1))
+        if ticket is None:
+            raise UsageError("there is no such ticket", hint="ask again: sessiond ingest")
+        done = ticket.is_stored and self.search.position >= self._newest_position()
+        return {"done": done, "sweep_ms": round(self.loop.last_sweep.seconds * 1000, 1), "history": self.history()}
+
+    def run_once(self, on_progress: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+        """One sweep to its end, then what it came to."""
+        began = time.monotonic()
+        before = self._totals()
+        self.start()
+        number = self.ask()["ticket"]
+        while not (state := self.asked({"ticket": number}))["done"]:
+            on_progress(state)
+            time.sleep(0.02)
+        on_progress(state)
+        after = self._totals()
+        names = ("lines", "events", "rejected")
+        return {
+            **{name: after.get(name, 0) - before.get(name, 0) for name in names},
+            "files": self.loop.last_sweep.found,
+            "bytes": self.loop.history.total_bytes,
+            "sessions": after["sessions"],
+            "sweep_ms": state["sweep_ms"],
+            "seconds": round(time.monotonic() - began, 3),
+            "complete": not self._troubles,
+            "degraded": self._troubles.listing(),
+            "as_of": utc(datetime.now(UTC)),
+        }
+
+    def history(self) -> dict[str, Any]:
+        """How far the first reading of old files is."""
+        history = self.loop.history
+        total, done = history.total_bytes, history.done_bytes
+        is_done = self.loop.last_sweep.at is not None and not history.left
+        spent = (history.ended or time.monotonic()) - history.began
+        left = None if is_done or not done else spent / done * (total - done)
+        reached = history.reached_ns
+        return {
+            "total_bytes": total,
+            "done_bytes": done,
+            "percent": 100.0 if is_done else (round(100 * done / total, 1) if total else 0.0),
+            "reached": None if reached is None else utc(datetime.fromtimestamp(reached / 1e9, UTC)),
+            "seconds_left": None if left is None else round(left),
+        }
+
+    def _totals(self) -> dict[str, int]:
+        with connect.reading(self._paths.store) as db:
+            return {**counts.counters(db), "sessions": counts.sessions(db)["total"]}
+
+    def _newest_position(self) -> int:
+        with connect.reading(self._paths.store) as db:
+            return int(value(db, "SELECT seq FROM sqlite_sequence WHERE name = '_outbox'") or 0)
+
+    # --- building -------------------------------------------------------------------------------
+
+    def _build(self) -> IntakeLoop:
+        config = self._config
+        limits = tail.Limits(config.limits.line, config.limits.archive_line, config.limits.chunk)
+        roots = self._find_roots()
+        exclusion = Exclusion(config.privacy.exclude, self._env)
+        register = Register(self._db, adapters(), roots, exclusion.matches if exclusion else None, limits)
+        self._wording = Wording(Masker(config.privacy.mask).mask, config.domain, config.search.max_chars)
+        known = {
+            path: Seen(device, inode, size, mtime_ns)
+            for path, device, inode, size, mtime_ns, state in sources.known_files(self._db)
+            if state != sources.GONE
+        }
+        pace = Pace(base=config.watch.scan_interval.total_seconds(), poll=config.watch.poll_interval.total_seconds())
+        mode: Any = self._mode or config.watch.mode
+        return IntakeLoop(
+            roots,
+            lambda root, below: adapters()[root.flavor].wants(PurePosixPath(below)),
+            Ingest(adapters(), register, self.writer, limits, self._wording, known),
+            self.writer,
+            lambda on_hint, on_trouble: make_watch(mode, on_hint, on_trouble),
+            pace,
+            self._troubles,
+            beat=self._beat,
+            log=self._log,
+        )
+
+    def _find_roots(self) -> list[Root]:
+        roots: list[Root] = []
+        self.homes = {}
+        for flavor, adapter in adapters().items():
+            settings = self._config.source(flavor)
+            if not settings.enabled:
+                continue
+            chosen = settings.roots
+            if chosen is None:
+                homes = list(adapter.homes(self._env, user_home(self._env)))
+            else:
+                homes = [expand(str(each), self._env) for each in chosen]
+            self.homes[flavor] = [str(home) for home in homes]
+            roots += [
+                Root(flavor, str(home), os.path.relpath(folder, home))
+                for home in homes
+                for folder in adapter.folders(Path(home))
+            ]
+        return roots
+
+    # --- called by the writer and the index -----------------------------------------------------
+
+    def _committed(self, batches: list[Batch]) -> None:
+        self.loop.stored()
+        self.search.wake()
+        if any(batch.chunk.restarted for batch in batches):
+            self._log.info("generation_began", files=sum(batch.chunk.restarted is not None for batch in batches))
+
+    def _failed(self, batch: Batch, error: Exception) -> None:
+        self.loop.failed(batch.source.path, error)
+
+    def _texts(self, db: apsw.Connection) -> Any:
+        return rederive.texts(db, adapters(), self._wording, self._config.limits.line)
+
+    def _search_trouble(self, name: str, detail: str | None) -> None:
+        self._troubles.report(name, detail, "it mends itself; sessiond status shows when it is done")

@@ -1,0 +1,267 @@
+"""A path comes up: which source is it? Known, moved, compressed, linked twice, excluded, somebody else's, or new."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from sessiond.adapters.base import Claim, NeedMore, Reader
+from sessiond.intake import identity, tail
+from sessiond.intake.content import Compressed, Content, Plain
+from sessiond.intake.opened import opened
+from sessiond.intake.repo import find_repo
+from sessiond.model import Checkpoint, Fact, Line
+from sessiond.store import sources
+from sessiond.store.connect import rows
+from sessiond.store.sources import EXCLUDED, FOREIGN, FORGOTTEN, GONE, LIVE, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import apsw
+
+    from sessiond.adapters.base import Adapter
+    from sessiond.intake.scan import Root
+
+KEPT = 1000  # sources kept in memory; each is a few kilobytes at most
+COMPRESSED = ".zst"
+
+
+@dataclass(slots=True)
+class Registered:
+    source: Source
+    facts: list[Fact]  # what the path or the head already says about the session
+    is_back: bool = False  # it was gone, or somewhere else: that alone is news
+
+
+class Register:
+    """Finds the source of a path, or None where there is nothing to read (yet)."""
+
+    def __init__(
+        self,
+        db: apsw.Connection,
+        adapters: Mapping[str, Adapter],
+        roots: Sequence[Root],
+        is_excluded: Callable[[str], bool] | None,
+        limits: tail.Limits,
+    ) -> None:
+        self._db = db
+        self._adapters = adapters
+        self._is_excluded = is_excluded
+        self._limits = limits
+        self._kept: OrderedDict[str, Source] = OrderedDict()
+        self._roots = [(os.path.realpath(root.folder) + os.sep, root) for root in roots]
+
+    def locate(self, path: str) -> tuple[Root, str] | None:
+        """The root that a path lies below, and its path below that agent's home."""
+        for folder, root in self._roots:
+            if path.startswith(folder):
+                return root, f"{root.prefix}/{path[len(folder) :]}" if root.prefix else path[len(folder) :]
+        return None
+
+    def find(self, path: str) -> Registered | None:
+        kept = self._kept.get(path)
+        if kept is not None:
+            self._kept.move_to_end(path)
+            return Registered(kept, [])
+        found = self._known(path) or self._new(path)
+        if found is not None:
+            self._keep(found.source)
+        return found
+
+    def drop(self, path: str) -> None:
+        """Forget what is remembered of this path; the store knows better now."""
+        self._kept.pop(path, None)
+
+    def _keep(self, source: Source) -> None:
+        self._kept[source.path] = source
+        for path in list(self._kept):
+            if len(self._kept) <= KEPT:
+                break
+            if not self._kept[path].in_flight:  # else the store does not know yet how far it was read
+                del self._kept[path]
+
+    # --- known paths ----------------------------------------------------------------------------
+
+    def _known(self, path: str) -> Registered | None:
+        source = sources.by_path(self._db, path)
+        if source is None or source.state == FORGOTTEN:
+            return None if source is None else Registered(source, [])
+        if source.state in (FOREIGN, EXCLUDED):
+            return self._left_out_before(source)
+        was_gone = source.state == GONE
+        if self._is_excluded is not None and self._is_session_excluded(source):
+            source.state = EXCLUDED
+        else:
+            source.state = LIVE
+        return Registered(source, [], is_back=was_gone)
+
+    def _left_out_before(self, source: Source) -> Registered | None:
+        """What was written while a privacy rule held stays out, also when the rule is gone: reading goes on where
+        it ended. A file that nobody claimed is read from its beginning once somebody does.
+        """
+        found = self._claimed(source.path)
+        if found is None:
+            return None
+        new, _ = found
+        if new.source.state == source.state:
+            return Registered(source, [])
+        new.source.id = source.id
+        if source.state == EXCLUDED:
+            new.source.checkpoint = self._passed(new.source, source.checkpoint.offset)
+        return new
+
+    def _passed(self, source: Source, offset: int) -> Checkpoint:
+        with self._content(source) as (content, stat):
+            return identity.checkpoint_before(content, stat, offset)
+
+    def _is_session_excluded(self, source: Source) -> bool:
+        query = "SELECT cwd, repo FROM _session WHERE id = ?"
+        for cwd, repo in rows(self._db, query, (source.session_row,)):
+            return self._matches(cwd, source.path) or self._matches(repo, source.path)
+        return False
+
+    def _matches(self, place: str | None, path: str) -> bool:
+        return self._is_excluded is not None and self._is_excluded(place if place is not None else path)
+
+    # --- new paths ------------------------------------------------------------------------------
+
+    def _new(self, path: str) -> Registered | None:
+        found = self._claimed(path)
+        if found is None:
+            return None
+        new, stat = found
+        source = new.source
+        if source.state == FOREIGN:
+            return new
+        if source.reader == Reader.ZSTD and os.path.exists(path.removesuffix(COMPRESSED)):
+            return None  # plain wins when both exist
+        for old in (*sources.by_inode(self._db, stat.st_dev, stat.st_ino), *self._former(source)):
+            if old.path == path or old.flavor != source.flavor or old.state in (EXCLUDED, FOREIGN, FORGOTTEN):
+                continue
+            if _is_linked(old, stat):
+                return None  # a second name of a file that is read under its first
+            if not _is_elsewhere(old, path) and self._begins_like(old, source):
+                return self._moved(old, source)
+        return new
+
+    def _moved(self, old: Source, new: Source) -> Registered:
+        """The same source under its new path. One in memory is ahead of the store, so it is that one which moves."""
+        source = self._kept.pop(old.path, old)
+        source.path, source.home, source.below, source.reader = new.path, new.home, new.below, new.reader
+        source.state = LIVE
+        return Registered(source, [], is_back=True)
+
+    def _former(self, source: Source) -> list[Source]:
+        return sources.by_member(self._db, source.uid, source.member)
+
+    def _begins_like(self, old: Source, new: Source) -> bool:
+        if new.reader == Reader.SNAPSHOT or not old.checkpoint.offset:
+            return (old.session_id, old.member) == (new.session_id, new.member)
+        with self._content(new) as (content, _):
+            return identity.begins_alike(content, old.checkpoint)
+
+    @contextmanager
+    def _content(self, source: Source) -> Iterator[tuple[Content, os.stat_result]]:
+        with opened(source.path, source.below.count("/")) as fd:
+            stat = os.fstat(fd)
+            is_packed = source.reader == Reader.ZSTD
+            yield (Compressed(fd, stat) if is_packed else Plain(fd, stat.st_size)), stat
+
+    def _claimed(self, path: str) -> tuple[Registered, os.stat_result] | None:
+        """What the path and the first lines say. None: not ours to look at, or nothing can be said yet."""
+        place = self.locate(path)
+        if place is None:
+            return None
+        root, below = place
+        adapter = self._adapters[root.flavor]
+        head, stat = tail.head(path, below.count("/"), compressed=path.endswith(COMPRESSED))
+        source = Source(flavor=root.flavor, home=root.home, path=path, below=below, adapter_version=adapter.version)
+        source.checkpoint = replace(source.checkpoint, device=stat.st_dev, inode=stat.st_ino)
+        source.size, source.mtime_ns = stat.st_size, stat.st_mtime_ns
+        try:
+            claim = adapter.claims(PurePosixPath(below), head)
+        except NeedMore:
+            return None
+        if claim is None:
+            source.state = FOREIGN
+            return Registered(source, []), stat
+        _take_claim(source, claim)
+        if self._is_excluded is not None:
+            verdict = self._judge(source, claim, adapter)
+            if verdict is None:
+                return None
+            if verdict:
+                source.state, source.session_id = EXCLUDED, ""
+        facts = [] if claim.cwd is None else [Fact("cwd", claim.cwd, rank=8, first=True)]
+        return Registered(source, facts), stat
+
+    # --- privacy --------------------------------------------------------------------------------
+
+    def _judge(self, source: Source, claim: Claim, adapter: Adapter) -> bool | None:
+        """Is it excluded? None: its working directory may still come, so nothing of it may be stored yet."""
+        cwd = claim.cwd
+        if cwd is None and claim.cwd_may_come:
+            cwd = self._search_cwd(source, adapter)
+            if cwd is None:
+                return None
+        if cwd is None:
+            return self._judge_silent(source, claim)
+        return self._matches(cwd, source.path) or self._matches(find_repo(cwd), source.path)
+
+    def _judge_silent(self, source: Source, claim: Claim) -> bool | None:
+        """A file that never names its directory goes with its session's other files, else by its own path."""
+        if claim.role == "sidecar":
+            query = "SELECT cwd FROM _session WHERE uid = ?"
+            for (cwd,) in rows(self._db, query, (source.uid,)):
+                return self._matches(cwd, source.path) if cwd is not None else None
+            return None
+        return self._matches(None, source.path)
+
+    def _search_cwd(self, source: Source, adapter: Adapter) -> str | None:
+        """Read on, storing nothing, until a line names the working directory."""
+        at, carry = source.checkpoint, dict(source.carry)
+        while True:
+            is_packed = source.reader == Reader.ZSTD
+            chunk = tail.read(source.path, source.below.count("/"), at, self._limits, compressed=is_packed)
+            for line in chunk.lines:
+                for fact in _facts_of(adapter, line, carry):
+                    if fact.name == "cwd":
+                        return fact.value
+            if not chunk.more:
+                return None
+            at = chunk.checkpoint
+
+
+def _facts_of(adapter: Adapter, line: Line, carry: dict[str, object]) -> list[Fact]:
+    try:
+        return [record for record in adapter.parse(line, carry) if isinstance(record, Fact)]
+    except Exception:  # noqa: BLE001 - the line will be rejected when the file is read
+        return []
+
+
+def _take_claim(source: Source, claim: Claim) -> None:
+    source.session_id = claim.session_id
+    source.member = claim.member
+    source.role = claim.role
+    source.reader = claim.reader
+    source.is_sidechain = claim.is_sidechain
+    source.is_timeless = claim.timeless
+
+
+def _is_linked(old: Source, stat: os.stat_result) -> bool:
+    try:
+        there = os.lstat(old.path)
+    except OSError:
+        return False
+    return (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino)
+
+
+def _is_elsewhere(old: Source, path: str) -> bool:
+    """The old file is still there, so the new one is a copy: unless one is the other, compressed."""
+    is_twin = old.path == path + COMPRESSED or path == old.path + COMPRESSED
+    return not is_twin and os.path.lexists(old.path)

@@ -1,0 +1,215 @@
+r"""(path, checkpoint) -> the complete new lines, bounded in size. A pure reader: it remembers nothing itself.
+
+A last line without its newline waits for the next read: the agent is still writing it. Lines end at b"\\n" only
+(str.splitlines() also cuts at U+2028, legal in JSON). A line longer than the limit is passed piece by piece, its bytes
+handed over for the archive as they stream. A run of NUL bytes, as a crash or a stale writer leaves it, is one reject.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sessiond.intake import identity
+from sessiond.intake.content import Compressed, Content, Plain
+from sessiond.intake.opened import opened
+from sessiond.model import START, Checkpoint, Chunk, Line, Reject
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PENDING_BYTES = 64 * 2**10
+HEAD_BYTES = 64 * 2**10
+NUL_RUN_BYTES = 256 * 2**20  # how much of a run of NULs one chunk may pass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    line: int = 8 * 2**20
+    archive_line: int = 2**30
+    chunk: int = 2**20
+
+
+def read(path: str, depth: int, checkpoint: Checkpoint, limits: Limits, *, compressed: bool = False) -> Chunk:
+    """The next chunk after the checkpoint, or the first of a new generation if the file is no longer the same."""
+    with opened(path, depth) as fd:
+        stat = os.fstat(fd)
+        content: Content = Compressed(fd, stat) if compressed else Plain(fd, stat.st_size)
+        restarted = identity.why_new(content, stat, checkpoint)
+        if restarted:
+            checkpoint = START
+        return replace(_Reading(content, stat, checkpoint, limits).chunk(), restarted=restarted)
+
+
+def head(path: str, depth: int, *, compressed: bool = False) -> tuple[Sequence[bytes], os.stat_result]:
+    """The first complete lines (<= 64 KiB), for an adapter to tell whose file it is."""
+    with opened(path, depth) as fd:
+        stat = os.fstat(fd)
+        content: Content = Compressed(fd, stat) if compressed else Plain(fd, stat.st_size)
+        data = content.read_at(0, HEAD_BYTES)
+    lines = data.split(b"\n")
+    is_cut_in_first_line = len(lines) == 1 and len(data) == HEAD_BYTES
+    return (lines if is_cut_in_first_line else lines[:-1]), stat
+
+
+class _Reading:
+    """One read of one file."""
+
+    def __init__(self, content: Content, stat: os.stat_result, checkpoint: Checkpoint, limits: Limits) -> None:
+        self._content = content
+        self._stat = stat
+        self._at = checkpoint
+        self._limits = limits
+
+    def chunk(self) -> Chunk:
+        data = self._content.read_at(self._at.offset, self._limits.chunk)
+        if self._at.skipped:
+            return self._go_on_skipping(data)
+        if data.startswith(b"\0"):
+            return self._pass_nul_run(data)
+        end = data.rfind(b"\n") + 1
+        if not end and len(data) == self._limits.chunk:
+            data = self._content.read_at(self._at.offset, max(self._limits.line, self._limits.chunk) + 1)
+            end = data.find(b"\n") + 1
+            if not end and len(data) > self._limits.line:
+                return self._begin_skipping(data[: self._limits.chunk])
+        if not end and len(data) > self._limits.line:  # where chunks are larger than lines may be
+            return self._begin_skipping(data)
+        return self._lines(data, end)
+
+    # --- complete lines -------------------------------------------------------------------------
+
+    def _lines(self, data: bytes, end: int) -> Chunk:
+        lines: list[Line] = []
+        rejects: list[Reject] = []
+        blank = 0
+        offset = self._at.offset
+        for raw in data[:end].split(b"\n")[:-1]:
+            start = offset
+            offset += len(raw) + 1
+            if raw.startswith(b"\0"):
+                text = raw.lstrip(b"\0")
+                rejects.append(Reject(start, len(raw) - len(text), "nul"))
+                start, raw = start + len(raw) - len(text), text  # noqa: PLW2901
+            if not raw or raw.isspace():
+                blank += 1
+            elif len(raw) > self._limits.line:
+                hash_ = identity.running(0, raw).to_bytes(8, "big")
+                rejects.append(Reject(start, len(raw), "too_long", hash_))
+            elif raw.endswith(b"\r"):
+                lines.append(Line(start, raw[:-1], ending=1))
+            else:
+                lines.append(Line(start, raw))
+        consumed, rest = data[:end], data[end:]
+        at_end = self._is_end(self._at.offset + len(data))
+        return self._made(
+            consumed,
+            lines=lines,
+            rejects=rejects,
+            blank_lines=blank,
+            more=not at_end,
+            pending=rest[:PENDING_BYTES] if at_end else b"",
+            pending_bytes=len(rest) if at_end else 0,
+        )
+
+    def _is_end(self, offset: int) -> bool:
+        """A file that grew since it was opened hints again; one that shrank is found out by the next read."""
+        if self._content.size is None:
+            return not self._content.read_at(offset, 1)
+        return offset >= self._content.size
+
+    # --- a line too long to keep ----------------------------------------------------------------
+
+    def _begin_skipping(self, data: bytes) -> Chunk:
+        hash_ = identity.running(0, data).to_bytes(8, "big")
+        return self._made(data, more=True, skipped=len(data), skipped_hash=hash_)
+
+    def _go_on_skipping(self, data: bytes) -> Chunk:
+        found = data.find(b"\n")
+        piece = data if found < 0 else data[:found]
+        before = int.from_bytes(self._at.skipped_hash, "big")
+        hash_ = identity.running(before, piece).to_bytes(8, "big")
+        length = self._at.skipped + len(piece)
+        keep = length <= self._limits.archive_line
+        if found < 0:
+            more = not self._is_end(self._at.offset + len(data))
+            return self._made(data, more=more, keep=keep, skipped=length, skipped_hash=hash_)
+        reject = Reject(self._at.offset - self._at.skipped, length, "too_long", hash_)
+        return self._made(data[: found + 1], rejects=[reject], more=True, keep=keep)
+
+    # --- NULs -----------------------------------------------------------------------------------
+
+    def _pass_nul_run(self, data: bytes) -> Chunk:
+        length = len(data) - len(data.lstrip(b"\0"))
+        if length == len(data):
+            length = self._nul_run_length(length)
+        at = self._at
+        for done in range(0, length, self._limits.chunk):
+            at = identity.advanced(at, self._content, self._stat, bytes(min(self._limits.chunk, length - done)))
+        reject = Reject(self._at.offset, length, "nul")
+        more = not self._is_end(at.offset)
+        return self._made_at(at, b"", zeros=length, rejects=[reject], more=more)
+
+    def _nul_run_length(self, length: int) -> int:
+        while length < NUL_RUN_BYTES:
+            if isinstance(self._content, Plain):  # jump over a hole instead of reading it
+                hole = self._content.next_data(self._at.offset + length) - self._at.offset - length
+                length += max(0, min(hole, NUL_RUN_BYTES - length))
+            data = self._content.read_at(self._at.offset + length, self._limits.chunk)
+            zeros = len(data) - len(data.lstrip(b"\0"))
+            length += zeros
+            if zeros < self._limits.chunk:
+                break
+        return length
+
+    # --- the result -----------------------------------------------------------------------------
+
+    def _made(
+        self,
+        consumed: bytes,
+        *,
+        lines: list[Line] | None = None,
+        rejects: list[Reject] | None = None,
+        more: bool = False,
+        keep: bool = True,
+        skipped: int = 0,
+        skipped_hash: bytes = b"",
+        pending: bytes = b"",
+        pending_bytes: int = 0,
+        blank_lines: int = 0,
+    ) -> Chunk:
+        at = identity.advanced(self._at, self._content, self._stat, consumed)
+        at = replace(at, skipped=skipped, skipped_hash=skipped_hash)
+        chunk = self._made_at(at, consumed if keep else b"", dropped=0 if keep else len(consumed), more=more)
+        return replace(
+            chunk,
+            lines=lines or [],
+            rejects=rejects or [],
+            pending=pending,
+            pending_bytes=pending_bytes,
+            blank_lines=blank_lines,
+        )
+
+    def _made_at(
+        self,
+        at: Checkpoint,
+        data: bytes,
+        *,
+        zeros: int = 0,
+        dropped: int = 0,
+        rejects: list[Reject] | None = None,
+        more: bool = False,
+    ) -> Chunk:
+        return Chunk(
+            start=self._at.offset,
+            data=data,
+            lines=[],
+            checkpoint=at,
+            size=self._stat.st_size,
+            mtime_ns=self._stat.st_mtime_ns,
+            rejects=rejects or [],
+            more=more,
+            zeros=zeros,
+            dropped=dropped,
+        )

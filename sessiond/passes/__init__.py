@@ -1,0 +1,1 @@
+"""Stage 3: rows become digests, then leave."""

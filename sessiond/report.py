@@ -1,0 +1,168 @@
+"""What the daemon says about itself: `status`, `freshness`, the live screen, one line for the service manager."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from sessiond import __version__
+from sessiond.intake.inbox import Lane
+from sessiond.model import utc
+from sessiond.store import counts
+from sessiond.store.connect import reading, wal_reset_bug
+
+if TYPE_CHECKING:
+    from sessiond.daemon import Daemon
+
+KEPT_SECONDS = 0.25  # a screen and ten clients asking at once cost one look at the store
+
+
+class Report:
+    """Reads the live parts and the store; never waits for either."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._kept: tuple[float, dict[str, Any]] | None = None
+
+    def status(self) -> dict[str, Any]:
+        if self._kept is not None and time.monotonic() - self._kept[0] < KEPT_SECONDS:
+            return self._kept[1]
+        status = self._status()
+        self._kept = (time.monotonic(), status)
+        return status
+
+    screen = status
+
+    def freshness(self) -> dict[str, Any]:
+        """What every answer from the store must be read with."""
+        loop = self._daemon.pipeline.loop
+        return {
+            "state": self.state(),
+            "paused_by": loop.paused_by,
+            "degraded": [each["name"] for each in self._daemon.troubles.listing()],
+            "lag_bytes": loop.lag_bytes,
+            "lag_seconds": round(loop.lag_seconds, 3),
+            "history_percent": self._daemon.pipeline.history()["percent"],
+            "as_of": utc(datetime.now(UTC)),
+        }
+
+    def state(self) -> str:
+        loop = self._daemon.pipeline.loop
+        if loop.paused_by is not None:
+            return "paused"
+        if loop.last_sweep.at is None or loop.history.left:
+            return "backfilling"
+        return "degraded" if self._daemon.troubles else "ready"
+
+    def line(self) -> str:
+        loop = self._daemon.pipeline.loop
+        state = self.state()
+        if state == "backfilling":
+            return f"reading history: {self._daemon.pipeline.history()['percent']} %"
+        names = ", ".join(each["name"] for each in self._daemon.troubles.listing())
+        return f"{state}: {names or str(loop.last_sweep.found) + ' files'}"
+
+    def _status(self) -> dict[str, Any]:
+        daemon = self._daemon
+        pipeline, loop = daemon.pipeline, daemon.pipeline.loop
+        with reading(daemon.paths.store) as db:
+            sources, sessions = counts.sources(db), counts.sessions(db)
+            counters = counts.counters(db)
+            agents = counts.agents(db, _today())
+        counters["overflows"] = loop.watch.health.overflows
+        counters["vanished"] = loop.vanished
+        rejected = counters.pop("rejected", 0)
+        return {
+            "version": __version__,
+            "sqlite": {"version": apsw.sqlite_lib_version(), "wal_reset_bug": wal_reset_bug()},
+            "pid": os.getpid(),
+            "started_at": utc(daemon.started_at),
+            "as_of": utc(datetime.now(UTC)),
+            "complete": self.state() == "ready",
+            "state": self.state(),
+            "paused_by": loop.paused_by,
+            "degraded": daemon.troubles.listing(),
+            "watch": self._watch(),
+            "sources": {
+                **sources,
+                "lag_bytes": loop.lag_bytes,
+                "lag_seconds": round(loop.lag_seconds, 3),
+                "rejected": rejected,
+                "special": loop.last_sweep.special,
+                "waiting": loop.inbox.waiting(Lane.LIVE) + loop.inbox.waiting(Lane.BACKFILL),
+            },
+            "sessions": sessions,
+            "store": self._store(counters.get("events", 0)),
+            "passes": {"scan": self._scan()},
+            "counters": counters,
+            "socket": daemon.server.counters(),
+            "config": self._config(),
+            "agents": self._agents(agents),
+            "history": pipeline.history(),
+        }
+
+    def _watch(self) -> dict[str, Any]:
+        health = self._daemon.pipeline.loop.watch.health
+        states = {root.folder: root.state for root in health.roots}
+        return {
+            "mode": health.mode,
+            "roots": [
+                {"flavor": root.flavor, "folder": root.folder, "state": states.get(root.folder, "absent")}
+                for root in self._daemon.pipeline.roots
+            ],
+        }
+
+    def _store(self, events: int) -> dict[str, Any]:
+        daemon = self._daemon
+        disk = shutil.disk_usage(daemon.paths.store.parent)
+        caps = daemon.loaded.config.retention.caps(disk.total)
+        return {
+            "path": str(daemon.paths.store),
+            "bytes": counts.bytes_on_disk(daemon.paths.store, daemon.paths.search),
+            "soft_cap": caps.soft_cap,
+            "low_water": caps.low_water,
+            "hard_cap": caps.hard_cap,
+            "free": disk.free,
+            "events": events,
+        }
+
+    def _scan(self) -> dict[str, Any]:
+        loop = self._daemon.pipeline.loop
+        last = loop.last_sweep
+        if last.at is None:
+            return {"last_at": None, "last_result": None, "next_at": None}
+        next_at = datetime.fromtimestamp(time.time() + loop.next_sweep_in, UTC)
+        result = f"{last.found} files in {last.seconds * 1000:.0f} ms"
+        return {"last_at": utc(last.at), "last_result": result, "next_at": utc(next_at)}
+
+    def _config(self) -> dict[str, Any]:
+        daemon = self._daemon
+        path = daemon.loaded.path
+        return {
+            "path": None if path is None else str(path),
+            "loaded_at": utc(daemon.loaded_at),
+            "error": daemon.config_error,
+        }
+
+    def _agents(self, found: dict[str, dict[str, int]]) -> list[dict[str, Any]]:
+        empty = {"sessions": 0, "sessions_today": 0, "files": 0, "bytes": 0}
+        return [
+            {
+                "flavor": flavor,
+                "homes": homes,
+                "found": any(os.path.isdir(home) for home in homes),
+                **found.get(flavor, empty),
+            }
+            for flavor, homes in self._daemon.pipeline.homes.items()
+        ]
+
+
+def _today() -> str:
+    """Midnight where the user is."""
+    now = datetime.now().astimezone()
+    return utc(now.replace(hour=0, minute=0, second=0, microsecond=0))

@@ -1,0 +1,122 @@
+"""How a database is opened: one read-write connection for the writer thread, any number of read-only ones.
+
+WAL with synchronous=FULL: a commit that was acknowledged survives a power cut. There is no mmap, and every
+checkpoint is made by the connection that writes (SQLite's WAL-reset bug needs two that do).
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from sessiond.errors import Busy, Forbidden, SessiondError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BUSY_MS = 5000
+WAL_LIMIT_BYTES = 16 * 2**20
+WAL_RESET_FIXED = (3, 51, 3)
+
+
+def open_writer(path: Path, *, cache_kib: int = 16_384) -> apsw.Connection:
+    """The one connection that writes to this database. Creates the file with mode 0600 if there is none."""
+    _create_private(path)
+    db = _open(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+    db.set_busy_timeout(BUSY_MS)
+    # auto_vacuum counts only if it is set before the first table is made.
+    db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA foreign_keys = ON")
+    db.execute("PRAGMA secure_delete = ON")
+    db.execute("PRAGMA temp_store = MEMORY")
+    db.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT_BYTES}")
+    db.execute(f"PRAGMA cache_size = -{cache_kib}")
+    return db
+
+
+def open_reader(path: Path) -> apsw.Connection:
+    """A connection that cannot write, whatever it is asked."""
+    if not path.exists():
+        raise SessiondError(f"there is no store at {path} yet", hint="start the daemon: sessiond run")
+    db = _open(path, apsw.SQLITE_OPEN_READONLY)
+    db.set_busy_timeout(BUSY_MS)
+    db.execute("PRAGMA query_only = ON")
+    db.execute("PRAGMA cache_size = -4096")
+    return db
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[apsw.Connection]:
+    """A reader for a moment: one state of the store, then closed."""
+    db = open_reader(path)
+    try:
+        with snapshot(db):
+            yield db
+    finally:
+        db.close()
+
+
+@contextmanager
+def transaction(db: apsw.Connection) -> Iterator[None]:
+    """All of it or nothing. IMMEDIATE: a writer that must wait does so at the start, not half-way."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if db.in_transaction:  # a full disk may have rolled back already
+            db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")
+
+
+@contextmanager
+def snapshot(db: apsw.Connection) -> Iterator[None]:
+    """Several reads that see one state of the store."""
+    db.execute("BEGIN")
+    try:
+        yield
+    finally:
+        db.execute("ROLLBACK")
+
+
+def rows(db: apsw.Connection, query: str, bound: Any = ()) -> list[tuple[Any, ...]]:
+    return db.execute(query, bound).fetchall()
+
+
+def value(db: apsw.Connection, query: str, bound: Any = ()) -> Any:
+    """The first column of the first row; None where there is none."""
+    for row in db.execute(query, bound):
+        return row[0]
+    return None
+
+
+def wal_reset_bug() -> bool:
+    """True when this SQLite still has the bug that two checkpointing writers can trip over."""
+    version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    return version < WAL_RESET_FIXED
+
+
+def _create_private(path: Path) -> None:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        path.chmod(0o600)
+    except OSError as error:
+        raise Forbidden(
+            f"cannot write {path}: {error.strerror}", hint="check its owner and that the disk is not read-only"
+        ) from None
+
+
+def _open(path: Path, flags: int) -> apsw.Connection:
+    try:
+        return apsw.Connection(os.fspath(path), flags=flags)
+    except apsw.BusyError as error:
+        raise Busy(f"{path} is locked by another program") from error
+    except apsw.CantOpenError as error:
+        raise Forbidden(f"cannot open {path}", hint="check its owner and permissions") from error

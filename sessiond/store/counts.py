@@ -1,0 +1,76 @@
+"""The numbers of `status`: cheap to ask at any size, since everything that grows is counted as it is written."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from sessiond.store.connect import rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import apsw
+
+_SOURCES = """
+SELECT count(*), ifnull(sum(size), 0), ifnull(sum(pending_bytes), 0), ifnull(sum(state = 'gone'), 0),
+       ifnull(sum(state = 'excluded'), 0), ifnull(sum(NOT is_restorable), 0)
+  FROM _source WHERE state <> 'foreign'
+"""
+_SESSIONS = """
+SELECT count(*),
+       ifnull(sum(ingested_at IS NULL), 0),
+       ifnull(sum(ingested_at IS NOT NULL AND analyzed_at IS NULL AND evicted_at IS NULL), 0),
+       ifnull(sum(analyzed_at IS NOT NULL AND evicted_at IS NULL), 0),
+       ifnull(sum(evicted_at IS NOT NULL), 0)
+  FROM _session
+"""
+_AGENTS = """
+SELECT s.flavor, count(*), sum(s.ended_at >= :today),
+       (SELECT count(*) FROM _source AS f WHERE f.flavor = s.flavor AND f.state = 'live'),
+       (SELECT ifnull(sum(f.size), 0) FROM _source AS f WHERE f.flavor = s.flavor AND f.state = 'live')
+  FROM _session AS s WHERE s.events > 0 AND NOT s.is_sidechain GROUP BY s.flavor ORDER BY s.flavor
+"""
+COUNTERS = ("lines", "events", "replays", "repaired", "overflows", "data_loss")
+
+
+def sources(db: apsw.Connection) -> dict[str, Any]:
+    files, size, pending, gone, excluded, not_restorable = rows(db, _SOURCES)[0]
+    unknown = rows(db, "SELECT flavor || ':' || name, records FROM _unknown ORDER BY records DESC, 1 LIMIT 50")
+    return {
+        "files": files,
+        "bytes": size,
+        "pending_bytes": pending,
+        "gone": gone,
+        "excluded": excluded,
+        "not_restorable": not_restorable,
+        "unknown_types": dict(unknown),
+    }
+
+
+def sessions(db: apsw.Connection) -> dict[str, int]:
+    names = ("total", "discovered", "ingested", "analyzed", "evicted")
+    return dict(zip(names, rows(db, _SESSIONS)[0], strict=True))
+
+
+def agents(db: apsw.Connection, today: str) -> dict[str, dict[str, int]]:
+    """Per flavor: sessions, those active since `today`, files and bytes."""
+    names = ("sessions", "sessions_today", "files", "bytes")
+    return {row[0]: dict(zip(names, row[1:], strict=True)) for row in rows(db, _AGENTS, {"today": today})}
+
+
+def counters(db: apsw.Connection) -> dict[str, int]:
+    found = dict(rows(db, "SELECT name, value FROM _counter ORDER BY name"))
+    return {**dict.fromkeys(COUNTERS, 0), **{k: v for k, v in found.items() if k != "search_trimmed"}}
+
+
+def bytes_on_disk(*databases: Path) -> int:
+    """What the file system has given away for these databases, their WALs and indexes, as `du` sees it."""
+    total = 0
+    for database in databases:
+        for suffix in ("", "-wal", "-shm"):
+            try:
+                total += os.stat(f"{database}{suffix}").st_blocks * 512
+            except OSError:
+                continue
+    return total

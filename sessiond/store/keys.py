@@ -1,0 +1,91 @@
+"""Names and whom they lead to: the one table through which parents, patches and replays are found.
+
+A name is kept as a 64-bit hash. A row either is an event (`seq`) or leads to another name (`target`): a record that
+made no event leads to its nearest ancestor, an alias to its event. Following names rather than numbers keeps a
+chain right when the event at its end changes hands.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple
+
+from sessiond.store.connect import rows, value
+
+if TYPE_CHECKING:
+    import apsw
+
+    from sessiond.model import Key
+
+MAX_HOPS = 64  # a name leads to its end in one or two steps; a loop in an agent's file must end too
+
+
+class Named(NamedTuple):
+    hash: int
+    session_row: int
+    source_id: int
+    seq: int | None
+    target: int | None
+    is_lineage: bool
+
+
+def hash_of(key: Key, uid: str) -> int:
+    """A session's own names differ from those of every other session; global and lineage names do not."""
+    text = f"{uid}\0{key}" if key[0] == "s" else key
+    return hash_bytes(text.encode("utf-8", "replace"))
+
+
+def hash_bytes(data: bytes) -> int:
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "big", signed=True)
+
+
+def is_lineage(key: Key) -> bool:
+    return key[0] == "l"
+
+
+class Names:
+    """The table as one session sees it: its own rows, global ones, and those of its lineage."""
+
+    def __init__(self, db: apsw.Connection, session_row: int, root: str) -> None:
+        self._db = db
+        self._session_row = session_row
+        self.root = root
+
+    def find(self, hash_: int) -> Named | None:
+        found = None
+        query = "SELECT session_id, source_id, seq, target, is_lineage FROM _key WHERE hash = ? ORDER BY session_id"
+        for session_row, source_id, seq, target, lineage in rows(self._db, query, (hash_,)):
+            named = Named(hash_, session_row, source_id, seq, target, bool(lineage))
+            if session_row == self._session_row:
+                return named
+            if found is None and (not lineage or root_of_session(self._db, session_row) == self.root):
+                found = named
+        return found
+
+    def add(self, named: Named) -> None:
+        self._db.execute("INSERT OR REPLACE INTO _key VALUES (?, ?, ?, ?, ?, ?)", named)
+
+    def remove(self, named: Named) -> None:
+        self._db.execute("DELETE FROM _key WHERE hash = ? AND session_id = ?", (named.hash, named.session_row))
+
+    def follow(self, hash_: int) -> tuple[Named | None, int | None]:
+        """The event that a name leads to, and the name that it broke off at where it has not come yet."""
+        for _ in range(MAX_HOPS):
+            named = self.find(hash_)
+            if named is None:
+                return None, hash_
+            if named.seq is not None or named.target is None:
+                return named, None
+            hash_ = named.target
+        return None, None
+
+
+def root_of(db: apsw.Connection, uid: str) -> str:
+    return value(db, "SELECT root FROM _lineage WHERE uid = ?", (uid,)) or uid
+
+
+def root_of_session(db: apsw.Connection, session_row: int) -> str:
+    query = """
+    SELECT ifnull(l.root, s.uid) FROM _session AS s LEFT JOIN _lineage AS l ON l.uid = s.uid WHERE s.id = ?
+    """
+    return str(value(db, query, (session_row,)))

@@ -1,0 +1,118 @@
+"""A session's row while a transaction works on it: loaded once, changed in memory, saved with a new revision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sessiond.store.connect import rows, value
+
+if TYPE_CHECKING:
+    import apsw
+
+    from sessiond.model import Event
+    from sessiond.store.sources import Source
+
+_LOAD = """
+SELECT id, uid, native_id, next_seq, events, turns, retries, started_at, ended_at, fork_hash, fork_offset,
+       evicted_at, refold
+  FROM _session WHERE id = ?
+"""
+_SAVE = """
+UPDATE _session
+   SET next_seq = :next_seq, events = :events, turns = :turns, retries = :retries, started_at = :started_at,
+       ended_at = :ended_at, fork_hash = :fork_hash, fork_offset = :fork_offset, refold = :refold,
+       stored_at = iif(:has_news, :now, stored_at), ingested_at = iif(:has_news, :now, ingested_at),
+       analyzed_at = iif(:has_news OR :refold, NULL, analyzed_at),
+       source_gone_at = iif(:has_source, NULL, source_gone_at), revision = :revision
+ WHERE id = :id
+"""
+
+
+@dataclass(slots=True)
+class SessionRow:
+    id: int
+    uid: str
+    native_id: str
+    next_seq: int
+    events: int
+    turns: int
+    retries: int
+    started_at: str | None
+    ended_at: str | None
+    fork_hash: int | None
+    fork_offset: int | None
+    evicted_at: str | None
+    refold: int
+    is_changed: bool = False  # anything that a reader could see
+    has_news: bool = False  # new events: the watermarks go back
+    has_source: bool = False  # one of its files was read just now
+
+    def count(self, event: Event, by: int) -> None:
+        self.events += by
+        self.turns += by * event.is_turn
+        self.retries += by * (event.kind == "retry")
+        self.is_changed = True
+
+    def cover(self, ts: str | None) -> None:
+        """Its times are those of its own events."""
+        if ts is None:
+            return
+        self.started_at = ts if self.started_at is None else min(self.started_at, ts)
+        self.ended_at = ts if self.ended_at is None else max(self.ended_at, ts)
+
+    def mark_fork(self, hash_: int, offset: int) -> None:
+        """Remember the last record of the file that is somebody else's: its owner is the parent."""
+        if self.fork_offset is None or offset >= self.fork_offset:
+            self.fork_hash, self.fork_offset = hash_, offset
+            self.is_changed = True
+
+
+def find_or_make(db: apsw.Connection, source: Source, now: str) -> int:
+    """The row of this source's session; made, as discovered now, if there is none."""
+    found = value(db, "SELECT id FROM _session WHERE uid = ?", (source.uid,))
+    if found is not None:
+        return int(found)
+    made = value(
+        db,
+        "INSERT INTO _session (uid, flavor, native_id, is_sidechain, discovered_at, revision)"
+        " VALUES (?, ?, ?, ?, ?, ?) RETURNING id",
+        (source.uid, source.flavor, source.session_id, source.is_sidechain, now, next_revision(db)),
+    )
+    return int(made)
+
+
+def load(db: apsw.Connection, row: int) -> SessionRow:
+    return SessionRow(*rows(db, _LOAD, (row,))[0])
+
+
+def save(db: apsw.Connection, session: SessionRow, now: str) -> None:
+    bound = {
+        "id": session.id,
+        "next_seq": session.next_seq,
+        "events": session.events,
+        "turns": session.turns,
+        "retries": session.retries,
+        "started_at": session.started_at,
+        "ended_at": session.ended_at,
+        "fork_hash": session.fork_hash,
+        "fork_offset": session.fork_offset,
+        "refold": session.refold,
+        "has_news": session.has_news,
+        "has_source": session.has_source,
+        "now": now,
+        "revision": next_revision(db),
+    }
+    db.execute(_SAVE, bound)
+
+
+def recompute_times(db: apsw.Connection, session: SessionRow) -> None:
+    """After events left: what remains says when it began and ended."""
+    query = "SELECT min(ts), max(ts) FROM _event WHERE session_id = ?"
+    session.started_at, session.ended_at = rows(db, query, (session.id,))[0]
+
+
+def next_revision(db: apsw.Connection) -> int:
+    """One counter over the whole store: `changes(after)` can never miss a session."""
+    query = "UPDATE _meta SET value = CAST(value AS INTEGER) + 1 WHERE name = 'revision' RETURNING value"
+    return int(value(db, query))

@@ -1,0 +1,185 @@
+"""Every write. One thread owns the only read-write connection of the store; everyone else hands it work.
+
+Ingest goes first: batches are written in the order they come, as many as are waiting in one transaction (up to 4 MiB
+or 50 ms), so a single append is committed at once and a backfill is not held up by a sync for every chunk. Calls of
+the passes run in between, each in a transaction of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import apsw
+
+from sessiond.store import connect, migrations
+from sessiond.store.commit import Batch, Counts, commit_chunk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+BATCH_BYTES = 4 * 2**20
+BATCH_SECONDS = 0.050
+QUEUED_BYTES = 8 * 2**20  # intake waits when this much is read but not written
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Call:
+    run: Callable[[apsw.Connection], Any]
+    future: Future[Any]
+
+
+class Writer:
+    """`submit` hands over a batch and returns when there is room; `call` runs a short piece of work and waits for it.
+
+    `on_commit(batches)` and `on_failure(batch, error)` are called from the writer's thread.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        on_commit: Callable[[list[Batch]], None] = lambda _: None,
+        on_failure: Callable[[Batch, Exception], None] = lambda _, __: None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.path = path
+        self._db = connect.open_writer(path)
+        migrations.migrate(self._db, path)
+        self._on_commit = on_commit
+        self._on_failure = on_failure
+        self._now = now
+        self._batches: deque[Batch] = deque()
+        self._calls: deque[_Call] = deque()
+        self._queued_bytes = 0
+        self._busy = False
+        self._stopping = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write what was handed over, then close. The last connection leaves no WAL behind."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._db.close()
+
+    def submit(self, batch: Batch) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._queued_bytes < QUEUED_BYTES or self._stopping)
+            batch.source.in_flight += 1
+            self._batches.append(batch)
+            self._queued_bytes += batch.size
+            self._changed.notify_all()
+
+    def call(self, run: Callable[[apsw.Connection], T]) -> T:
+        """Run this in a transaction of its own, on the writer's thread."""
+        future: Future[T] = Future()
+        with self._changed:
+            self._calls.append(_Call(run, future))
+            self._changed.notify_all()
+        return future.result()
+
+    def drain(self) -> None:
+        """Returns when everything handed over before is committed (or has failed)."""
+        with self._changed:
+            self._changed.wait_for(lambda: not (self._batches or self._calls or self._busy))
+
+    @property
+    def queued(self) -> int:
+        return len(self._batches)
+
+    # --- the thread -----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._batches or self._calls or self._stopping)
+                if not (self._batches or self._calls):
+                    return
+                self._busy = True
+            if self._batches:
+                self._write_waiting()
+            if self._calls:
+                self._answer(self._calls.popleft())
+
+    def _write_waiting(self) -> None:
+        taken: list[Batch] = []
+        try:
+            self._write(taken, self._take_while_there_is_room(taken))
+        except Exception as error:  # noqa: BLE001 - told below, batch by batch
+            self._write_one_by_one(taken, error)
+
+    def _take_while_there_is_room(self, taken: list[Batch]) -> Callable[[], Batch | None]:
+        deadline = time.monotonic() + BATCH_SECONDS
+        size = 0
+
+        def take() -> Batch | None:
+            nonlocal size
+            with self._changed:
+                if not self._batches or (taken and (size >= BATCH_BYTES or time.monotonic() > deadline)):
+                    return None
+                batch = self._batches.popleft()
+                size += batch.size
+                taken.append(batch)
+                return batch
+
+        return take
+
+    def _write(self, taken: list[Batch], take: Callable[[], Batch | None]) -> None:
+        counts = Counts()
+        with connect.transaction(self._db):
+            while (batch := take()) is not None:
+                commit_chunk(self._db, batch, counts, self._now())
+            counts.save(self._db)
+        self._committed(taken)
+
+    def _write_one_by_one(self, taken: list[Batch], error: Exception) -> None:
+        """One bad batch must not take the others of its transaction with it."""
+        for batch in reversed(taken):
+            batch.roll_back()
+        for batch in taken:
+            try:
+                if isinstance(error, apsw.FullError | apsw.IOError):
+                    raise error
+                one = iter([batch])
+                self._write([batch], lambda one=one: next(one, None))  # type: ignore[misc]
+            except Exception as failure:  # noqa: BLE001 - its source stays where it was
+                batch.roll_back()
+                self._release([batch])
+                self._on_failure(batch, failure)
+
+    def _committed(self, batches: list[Batch]) -> None:
+        self._release(batches)
+        self._on_commit(batches)
+
+    def _release(self, batches: list[Batch]) -> None:
+        with self._changed:
+            for batch in batches:
+                batch.source.in_flight -= 1
+                self._queued_bytes -= batch.size
+            self._changed.notify_all()
+
+    def _answer(self, call: _Call) -> None:
+        try:
+            with connect.transaction(self._db):
+                result = call.run(self._db)
+        except Exception as error:  # noqa: BLE001 - the caller's to handle
+            call.future.set_exception(error)
+        else:
+            call.future.set_result(result)

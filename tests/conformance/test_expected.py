@@ -1,0 +1,100 @@
+"""The expectations themselves: they follow from the raw files, agree with what was counted by hand, and with what
+the model server of the real clients says that it served. (Whether sessiond agrees is another test's business.)
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+FIXTURES = HERE.parents[2] / "shared" / "fixtures"
+
+pytestmark = pytest.mark.skipif(
+    not FIXTURES.is_dir(), reason="the shared fixture folder is not beside this project"
+)
+
+# Counted from the lines by eye, not by derive.py: home, session, field, value.
+BY_HAND = [
+    ("claude", "claude:a6e4c2a0fbd1-compaction", "events.lifecycle", 8),
+    ("claude", "claude:a6e4c2a0fbd1-compaction", "event_total", 50),
+    ("claude", "claude:10a740e118e0-progress", "event_total", 19),
+    ("claude", "claude:71c9afe9-d9cc-4583-86b3-e62ba682b83a", "events.lifecycle", 6),
+    ("claude", "claude:4379d1bf-ccb1-414e-a856-9791b73f3af2", "turns", 1),
+    ("claude", "claude:sidechain-inline-1.0.35", "sidechain_events", 8),
+    ("claude", "claude:task_non_sdk", "output_tokens", 1163),
+    ("claude", "claude:29ccd257-68b1-427f-ae5f-6524b7cb6f20", "input_tokens", 4468),
+    ("claude", "claude:permission-prompt-aborted", "events.human_intervention", 2),
+    ("claude", "claude:eb000000-0000-4000-8000-000000000001", "events.lifecycle", 1),
+    ("claude", "claude:11110000-0000-4000-8000-000000000001", "events.completion", 3),
+    ("claude", "claude:741790a4-4fe2-4644-9a51-fb4482074060", "sidechain_events", 17),
+    ("claude", "claude:ef958aa1-0e93-49f0-bb71-150f63befcd1", "sidechain_events", 117),
+    ("claude", "claude:7acd37a8-2745-4b58-a8a9-46164b22ad9e", "turns", 6),
+    ("claude", "claude:789e105f-ae33-486d-9271-0696266f072d", "cache_write_tokens", 35691),
+    ("claude", "claude:dag_within_fork", "event_total", 3),
+    ("claude", "claude:schema_drift", "event_total", 1),
+    ("claude", "claude:truncated", "rejects", {"not_json": 1}),
+    ("codex with archived-fork", "codex:0199812e-64f0-7f73-91fc-095dda01c36e", "output_tokens", 8337 + 335),
+    ("codex with archived-fork", "codex:0199812e-64f0-7f73-91fc-095dda01c36e", "tool_result_errors", 12),
+    (
+        "codex with archived-fork",
+        "codex:019cc1e9-6537-70a3-a8cd-d2957e043dd4",
+        "events.human_intervention",
+        4,
+    ),
+    ("codex with archived-fork", "codex:84b6da18-7357-4ad0-89d6-64f637ddde0d", "event_total", 32),
+    # The last running totals, less those of the parent (or of the prefix that both siblings repeat).
+    ("codex with archived-fork", "codex:child-session", "output_tokens", 55895 - 38414),
+    ("codex with archived-fork", "codex:sibling-b-session", "output_tokens", 38477 - 38414),
+    ("codex with live-fork", "codex:child-session", "output_tokens", 109637 - 102678),
+    ("codex/incremental/turn-2", "codex:a1b2c3d4-e5f6-7890-abcd-ef1234567890", "event_total", 12),
+    ("codex/incremental/turn-spawn-skill", "codex:spawn-test-uuid", "event_total", 11),
+]
+
+
+def expected() -> dict:
+    files = ("expected_claude.json", "expected_codex.json")
+    return {home: value for name in files for home, value in json.loads((HERE / name).read_text()).items()}
+
+
+def test_expectations_follow_from_the_raw_files():
+    run = subprocess.run([sys.executable, HERE / "derive.py", "--check"], capture_output=True, text=True)
+
+    assert run.returncode == 0, run.stderr or "expected_*.json is stale: run tests/conformance/derive.py"
+
+
+@pytest.mark.parametrize(("home", "uid", "name", "value"), BY_HAND)
+def test_what_was_counted_by_hand(home, uid, name, value):
+    report = expected()[home]["sessions"][uid]
+    group, _, kind = name.rpartition(".")
+
+    assert (report[group].get(kind, 0) if group else report[name]) == value
+
+
+@pytest.mark.parametrize("client", ["claude", "codex"])
+def test_tokens_are_those_the_model_server_served(client):
+    home = expected()[f"real/{client}"]
+    runs = [
+        run
+        for run in json.loads((FIXTURES / "real" / "expected.json").read_text())
+        if run["client"] == client
+    ]
+
+    assert len(runs) >= 4
+    for run in runs:
+        stems = [Path(name).stem for name in run["files"]]
+        reports = [
+            home["sessions"][uid]
+            for uid in home["sessions"]
+            if any(s.endswith(uid.partition(":")[2]) for s in stems)
+        ]
+        for ours, theirs in (
+            ("input_tokens", "tok_input"),
+            ("output_tokens", "tok_output"),
+            ("cache_read_tokens", "tok_cached"),
+        ):
+            assert sum(report[ours] for report in reports) == run["served"][theirs], (run["session_no"], ours)
