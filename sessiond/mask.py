@@ -71,7 +71,7 @@ class Masker:
         found = patterns.SECRET_NAME.search(name)
         if found is None or not _is_secret(value, found.lastgroup, is_quoted=True):
             return masked
-        return f"[masked:{_kind(found.lastgroup)}]"
+        return f"[masked:{patterns.KINDS.get(found.lastgroup or '', 'authorization')}]"
 
     def _mask_once(self, text: str) -> str:
         for pattern in self._extra:
@@ -90,10 +90,7 @@ def _may_hold_token(text: str) -> bool:
     """Cheap, and never False for text that TOKEN would match in."""
     if "_" in text and patterns.AFTER_UNDERSCORE.search(text):
         return True
-    if "-" in text and (
-        "sk-" in text or "xox" in text or "xapp-" in text
-        or patterns.AFTER_HYPHEN.search(text) or patterns.GITLAB.search(text)
-    ):  # fmt: skip
+    if "-" in text and patterns.AFTER_HYPHEN.search(text):
         return True
     if "A" in text and ("AKIA" in text or "ASIA" in text or "AIza" in text or ":AA" in text):
         return True
@@ -109,11 +106,7 @@ def _mask_token(match: re.Match[str]) -> str:
     kind = match.lastgroup or ""
     if kind in patterns.NEEDS_A_DIGIT and not any(c.isdigit() for c in match[0][3:]):
         return match[0]  # "sk-learn-something-or-other" is a name
-    return f"[masked:{_kind(kind)}]"
-
-
-def _kind(name: str | None) -> str:
-    return {"key": "api-key", None: "authorization"}.get(name) or str(name).replace("_", "-")
+    return f"[masked:{kind.replace('_', '-')}]"
 
 
 def _mask_private_keys(text: str) -> str:
@@ -153,20 +146,25 @@ def _mask_by_context(text: str) -> str:
         text = patterns.AUTHORIZATION.sub(_mask_authorization, text)
     if "bearer" in low:
         text = patterns.BEARER.sub(_mask_authorization, text)
-    if "curl" in low or "sshpass" in low or "pass:" in low:
+    if "curl" in low:
         text = patterns.OTHER_FLAG.sub(_mask_other_flag, text)
-    if ("=" in text or ":" in text) and _may_hold_assignment(low):
-        text = patterns.ASSIGNMENT.sub(_mask_assignment, text)
-    if "-" in text and patterns.FLAG_HINT.search(low):
-        text = patterns.FLAG.sub(_mask_assignment, text)
+    if "pass" in low or "secret" in low or "token" in low or "key" in low or "pwd" in low:
+        text = _mask_by_name(text, low)
     return text
 
 
-def _may_hold_assignment(low: str) -> bool:
-    for word, hint in patterns.ASSIGNMENT_HINTS:  # noqa: SIM110 - any() costs more than all the tests
-        if word in low and hint.search(low):
-            return True
-    return False
+def _mask_by_name(text: str, low: str) -> str:
+    """`password=...` in all its spellings."""
+    if "sshpass" in low or "pass:" in low:
+        text = patterns.OTHER_FLAG.sub(_mask_other_flag, text)
+    if "=" in text or ":" in text:
+        for word, hint in patterns.ASSIGNMENT_HINTS:
+            if word in low and hint.search(low):
+                text = patterns.ASSIGNMENT.sub(_mask_assignment, text)
+                break
+    if "-" in text and patterns.FLAG_HINT.search(low):
+        text = patterns.FLAG.sub(_mask_assignment, text)
+    return text
 
 
 def _mask_url(match: re.Match[str]) -> str:
@@ -174,7 +172,7 @@ def _mask_url(match: re.Match[str]) -> str:
     is_user = match.re is patterns.URL_USER
     if patterns.PLACEHOLDER.fullmatch(value) or (is_user and not any(c.isdigit() for c in value)):
         return match[0]
-    return f"{match['keep']}[masked:url-{'token' if is_user else 'password'}]"
+    return f"{match['keep']}[masked:url-credential]"
 
 
 def _mask_authorization(match: re.Match[str]) -> str:
@@ -188,21 +186,23 @@ def _mask_authorization(match: re.Match[str]) -> str:
 
 def _mask_other_flag(match: re.Match[str]) -> str:
     value = match["value"]
-    return match[0] if patterns.PLACEHOLDER.fullmatch(value) else f"{match['keep']}[masked:password]"
+    if patterns.PLACEHOLDER.fullmatch(value) or patterns.NUMBER.fullmatch(value):
+        return match[0]  # docker run -u 1000:1000
+    return f"{match['keep']}[masked:password]"
 
 
 def _mask_assignment(match: re.Match[str]) -> str:
-    name = next((each for each in ("password", "secret", "token", "key") if match[each]), "password")
+    name = next(each for each in patterns.KINDS if match[each])
     quoted, bare, keep = match["quoted"], match["bare"], match["keep"]
     if quoted is not None:
         if not _is_secret(quoted, name, is_quoted=True):
             return match[0]
-        return f"{keep}{match['quote']}[masked:{_kind(name)}]"
+        return f"{keep}{match['quote']}[masked:{patterns.KINDS[name]}]"
     after = match.string[match.end() : match.end() + 1]
     is_prose = match["sign"].endswith(" ") and ":" in match["sign"] and "\n" not in match["sign"]
     if after in ("(", "[") or not _is_secret(bare, name, is_quoted=False, is_prose=is_prose and after == " "):
         return match[0]
-    return f"{keep}[masked:{_kind(name)}]"
+    return f"{keep}[masked:{patterns.KINDS[name]}]"
 
 
 def _is_secret(value: str, name: str | None, *, is_quoted: bool, is_prose: bool = False) -> bool:

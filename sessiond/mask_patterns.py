@@ -46,13 +46,14 @@ NEEDS_A_DIGIT = frozenset({"openai_key", "gitlab_token", "pypi_token", "slack_to
 
 # The same tokens in the cheapest terms: whatever TOKEN matches, one of these finds.
 AFTER_UNDERSCORE = re.compile(r"_[A-Za-z0-9]{16}")
-AFTER_HYPHEN = re.compile(r"-[A-Za-z0-9]{16}")
-GITLAB = re.compile(r"gl[a-z]{1,3}t-")
+AFTER_HYPHEN = re.compile(
+    r"-(?:[A-Za-z0-9]{16}|(?<=sk-)|(?<=xox[a-z]-)|(?<=xapp-)|(?<=gl[a-z]{2}-)|(?<=gl[a-z]{3}-)|(?<=glsoat-))"
+)
 
 PEM_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}?PRIVATE KEY(?: BLOCK)?-----")
 PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,40}?PRIVATE KEY(?: BLOCK)?-----")
 # What may stand before an END whose BEGIN was cut off: long lines of base64 and a last one of any length.
-PEM_TAIL = re.compile(r"(?<![A-Za-z0-9+/=])(?:[A-Za-z0-9+/]{32,}+(?:\s|\\[nr])*+)*+[A-Za-z0-9+/]*+=*+(?:\s|\\[nr])*+\Z")
+PEM_TAIL = re.compile(r"(?<![A-Za-z0-9+/=])(?:[A-Za-z0-9+/]{16,}+(?:\s|\\[nr])*+)*+[A-Za-z0-9+/]*+=*+(?:\s|\\[nr])*+\Z")
 
 WEBHOOK = re.compile(
     r"(?P<keep>hooks\.slack\.com/services/|discord(?:app)?\.com/api/webhooks/[0-9]{5,25}/)(?P<webhook>[\w/-]{20,}+)",
@@ -61,7 +62,7 @@ WEBHOOK = re.compile(
 SIGNATURE = re.compile(r"(?P<keep>[?&;]sig=)(?P<azure_signature>[A-Za-z0-9%+/=_-]{30,}+)")
 
 # The last "@" before the path ends the password; people do put an "@" into one.
-URL = re.compile(r"""(?P<keep>://[^\s/?#@:"'<>\\]{0,256}:)(?P<value>[^\s/"'<>\\]{1,512})(?=@)""")
+URL = re.compile(r"""(?P<keep>://[^\s/?#@:"'<>\\\[]{0,256}:)(?P<value>[^\s/"'<>\\]{1,512})(?=@)""")
 URL_USER = re.compile(r"(?P<keep>://)(?P<value>[A-Za-z0-9_-]{20,256}+)(?=@)")
 
 _QUOTE = r"""\\{0,7}["'`]"""
@@ -76,22 +77,26 @@ AUTHORIZATION = re.compile(
 )
 BEARER = re.compile(r"(?P<keep>\bbearer\s{1,3})(?P<value>[A-Za-z0-9._~+/=-]{16,}+)", re.IGNORECASE)
 
-# Names whose value is a secret. Nothing may stand between the name and its sign: "token_count: 5" is none.
+# Names whose value is a secret. Nothing may stand between the name and its sign: "token_count: 5" is none. The first
+# letter is a class of its own, outside (?i:), since only then does `re` skip from candidate to candidate.
+_KEYS_OF = ("api", "role", "access", "master", "private", "signing", "account", "encryption", "subscription")
+_KEY = "|".join(rf"(?<={word}key)|(?<={word}[_\- ]key)" for word in _KEYS_OF)
+_PASS = r"(?<=[_-]pass)|(?<=(?:db|pg)pass)|(?<=(?:user|smtp|root)pass)"  # noqa: S105 - of names
 _NAME = (
-    r"(?:(?P<password>pass(?:word|wd|phrase|code)|(?<![a-z])pwd"
-    r"|(?<![a-z])(?:db|user|smtp|mysql|pg|redis|admin|root|ftp|proxy|ssh|mail)[_-]?pass)"
-    r"|(?P<secret>secret(?:[_-]?(?:access[_-]?)?key(?:[_-]?base)?)?)"
-    r"|(?P<token>token)"
-    r"|(?P<key>(?:api|access|private|encryption|signing|account|master|subscription|role)[_\- ]?key))"
+    r"[PpSsTtKk](?i:"
+    r"(?<=p)(?:(?P<password>ass(?:word|wd|phrase|code)|(?<![a-z]p)wd)|(?P<pass>ass(?:" + _PASS + r")))"
+    r"|(?<=s)(?P<secret>ecret(?:[_-]?(?:access[_-]?)?key(?:[_-]?base)?)?)"
+    r"|(?<=t)(?P<token>oken)"
+    r"|(?<=k)(?P<key>ey(?:" + _KEY + r")))"
     r"(?:[_-]?[0-9]{1,2})?"
 )
-SECRET_NAME = re.compile(rf"(?:{_NAME}|authorization)\Z", re.IGNORECASE)
+KINDS = {"password": "password", "pass": "password", "secret": "secret", "token": "token", "key": "api-key"}
+SECRET_NAME = re.compile(rf"{_NAME}\Z|(?i:authorization)\Z")
 ASSIGNMENT = re.compile(
-    rf"(?P<keep>{_NAME}(?:{_QUOTE})?(?P<sign>\s{{0,3}}(?:=>|:=|[:=])\s{{0,3}}))(?:{_QUOTED}|{_BARE})", re.IGNORECASE
+    rf"(?P<keep>{_NAME}(?:{_QUOTE})?(?P<sign>\s{{0,3}}(?:=>|:=|[:=])\s{{0,3}}))(?:{_QUOTED}|{_BARE})"
 )
 FLAG = re.compile(
-    rf"(?P<keep>(?<![\w-])--?(?:[a-z0-9]{{1,20}}-){{0,3}}?(?:{_NAME}|pass)(?P<sign>[ \t]{{1,3}}))(?:{_QUOTED}|{_BARE})",
-    re.IGNORECASE,
+    rf"(?P<keep>-(?<![\w-]-)-?[A-Za-z0-9_-]{{0,40}}?{_NAME}(?P<sign>[ \t]{{1,3}}))(?:{_QUOTED}|{_BARE})", re.ASCII
 )
 # The same in the cheapest terms, for lower-case text: a word, and how it goes on up to the sign.
 _SIGN = r"""[_-]?[0-9]{0,2}(?:\\{0,7}["'`])?\s{0,3}[:=]"""
@@ -101,14 +106,14 @@ ASSIGNMENT_HINTS = tuple(
         "pass": "(?:word|wd|phrase|code)?",
         "secret": "(?:[_-]?(?:access[_-]?)?key(?:[_-]?base)?)?",
         "token": "",
-        "key": "",
+        "key": f"(?:{_KEY})",
         "pwd": "",
     }.items()
 )
 FLAG_HINT = re.compile(r"-[a-z]{0,12}[_-]?(?:pass|pwd|secret|token|key)")
 
 OTHER_FLAG = re.compile(
-    r"""(?P<keep>\bcurl\b[^\n]{0,400}?\s(?:-u|--user)[ =]?["']?[^\s:"']{1,64}:|\bsshpass\s+-p\s*["']?"""
+    r"""(?P<keep>(?<=\s)(?:-u|--user)[ =]?["']?[^\s:"']{1,64}:|\bsshpass\s+-p\s*["']?"""
     r"""|-pass(?:in|out)?\s+pass:)(?P<value>[^\s"'\\]{1,256})"""
 )
 

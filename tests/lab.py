@@ -139,6 +139,11 @@ def user_line(number: int, text: str = "hello", *, session: str = "s1", **fields
     return json.dumps({**record, **fields}, ensure_ascii=False).encode() + b"\n"
 
 
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
 def until(condition, seconds: float = 20.0, what: str = "the condition"):
     """Wait for a condition with a deadline; returns what it returned."""
     import time

@@ -13,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+
 from sessiond import config, config_files
 from sessiond.config import Config, Exclusion
 from sessiond.errors import ConfigError

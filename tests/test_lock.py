@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from sessiond.errors import Busy, Forbidden, SessiondError
 from sessiond.lock import Holder, InstanceLock, read_holder
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from sessiond.notify import Notifier, watchdog_interval
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
 from sessiond import paths
 from sessiond.errors import ConfigError, Forbidden
 

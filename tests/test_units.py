@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, strategies as st
+
 from sessiond import units
 
 NOW = datetime(2025, 3, 30, 12, 0, tzinfo=UTC)

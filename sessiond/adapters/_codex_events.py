@@ -1,4 +1,4 @@
-"""UI events (`event_msg`): prompts, turns and their ends, and late facts about results that the items lack."""
+"""UI events (`event_msg`): what a person typed, how turns begin and end, and what Codex did on its own."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from sessiond.adapters._codex_items import assistant_message, prompt, thought
 from sessiond.adapters._codex_reading import Reading, digest
+from sessiond.adapters._codex_results import EVENT_RESULTS, ITEM_RESULTS
 from sessiond.adapters._codex_text import content_text, prompt_of, spoken
 from sessiond.adapters._codex_usage import enter_review, leave_review, token_count, turn_duration
 from sessiond.adapters.base import count_of, text_of
-from sessiond.model import Kind, Patch, Role, Unknown, parse_utc, session_key
+from sessiond.model import Kind, Role, Unknown, parse_utc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +64,6 @@ _ITEMS = {  # item_completed: each of these also stands in the file as a respons
     "SubAgentActivity",
     "Sleep",
 }
-_DECLINED = {"declined", "denied", "rejected"}
 _PERSON_ABORTS = {"interrupted", "replaced"}
 _COMPACTION_SECONDS = 10
 
@@ -234,46 +234,7 @@ def _seconds_between(before: str, after: str | None) -> float:
     return abs((parse_utc(after) - parse_utc(before)).total_seconds())
 
 
-# --- late facts about results ---------------------------------------------------------------------
-
-
-def _patch_result(call_id: Any, reading: Reading, *, failed: bool, status: Any = None) -> None:
-    """Only a failure adds something to what the result says of itself."""
-    declined = isinstance(status, str) and status in _DECLINED
-    if isinstance(call_id, str) and call_id and (failed or declined):
-        kind = Kind.HUMAN_INTERVENTION if declined else None
-        reading.records.append(Patch(session_key("result:" + call_id), kind=kind, is_error=True))
-
-
-def _is_failed_exit(payload: dict[str, Any]) -> bool:
-    code = payload.get("exit_code")
-    return (isinstance(code, int) and code != 0) or payload.get("status") == "failed"
-
-
-def _exec_end(payload: dict[str, Any], reading: Reading) -> None:
-    _patch_result(payload.get("call_id"), reading, failed=_is_failed_exit(payload), status=payload.get("status"))
-
-
-def _patch_end(payload: dict[str, Any], reading: Reading) -> None:
-    failed = payload.get("success") is False or payload.get("status") == "failed"
-    _patch_result(payload.get("call_id"), reading, failed=failed, status=payload.get("status"))
-
-
-def _mcp_end(payload: dict[str, Any], reading: Reading) -> None:
-    _patch_result(payload.get("call_id"), reading, failed=_is_failed_mcp(payload.get("result")))
-
-
-def _is_failed_mcp(result: Any) -> bool:
-    if not isinstance(result, dict):
-        return False
-    inner = result.get("Ok", result)
-    inner = inner if isinstance(inner, dict) else {}
-    return "Err" in result or inner.get("isError") is True or inner.get("is_error") is True
-
-
-def _dynamic_end(payload: dict[str, Any], reading: Reading) -> None:
-    call_id = payload.get("call_id") or payload.get("callId")
-    _patch_result(call_id, reading, failed=payload.get("success") is False)
+# --- what newer clients write instead of the events above -----------------------------------------
 
 
 def _item_completed(payload: dict[str, Any], reading: Reading) -> None:
@@ -282,14 +243,8 @@ def _item_completed(payload: dict[str, Any], reading: Reading) -> None:
     kind = text_of(item.get("type"))
     if kind == "UserMessage":
         _asked(prompt_of(content_text(item.get("content"))), reading)
-    elif kind == "CommandExecution":
-        _patch_result(item.get("id"), reading, failed=_is_failed_exit(item), status=item.get("status"))
-    elif kind in ("FileChange", "DynamicToolCall"):
-        failed = item.get("status") == "failed" or item.get("success") is False
-        _patch_result(item.get("id"), reading, failed=failed, status=item.get("status"))
-    elif kind == "McpToolCall":
-        failed = item.get("status") == "failed" or bool(item.get("error")) or _is_failed_mcp(item.get("result"))
-        _patch_result(item.get("id"), reading, failed=failed, status=item.get("status"))
+    elif kind in ITEM_RESULTS:
+        ITEM_RESULTS[kind](item, reading)
     elif kind == "Plan":
         text = text_of(item.get("text"))
         summary = f"plan: {text}"
@@ -320,9 +275,6 @@ _HANDLERS: dict[str, Callable[[dict[str, Any], Reading], None]] = {
     "stream_error": _stream_error,
     "guardian_assessment": _guardian,
     "context_compacted": _context_compacted,
-    "exec_command_end": _exec_end,
-    "patch_apply_end": _patch_end,
-    "mcp_tool_call_end": _mcp_end,
-    "dynamic_tool_call_response": _dynamic_end,
     "item_completed": _item_completed,
+    **EVENT_RESULTS,
 }

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sessiond.adapters._codex_reading import Reading, digest
-from sessiond.adapters.base import count_of
+from sessiond.adapters.base import MAX_COUNT, count_of
 from sessiond.model import Key, Usage, lineage_key, session_key
 
 if TYPE_CHECKING:
@@ -42,25 +42,25 @@ def leave_review(reading: Reading) -> None:
 
 
 def token_count(payload: dict[str, Any], reading: Reading) -> None:
-    info = payload.get("info")
-    if not isinstance(info, dict) or reading.carry.get("records"):
-        return
-    total, last = _numbers(info.get("total_token_usage")), _numbers(info.get("last_token_usage"))
-    if total is None:
+    info, carry = payload.get("info"), reading.carry
+    total = _numbers(info.get("total_token_usage")) if isinstance(info, dict) else None
+    if total is None or carry.get("records"):
         return
     vector = _vector(total)
-    chain, before = ("review", "review_vector") if "review" in reading.carry else ("totals", "vector")
-    previous = reading.carry.get(before)
+    chain, before = ("review", "review_vector") if "review" in carry else ("totals", "vector")
+    previous = carry.get(before)
+    if previous == vector:
+        return  # the commonest of all: the same total again
+    last = _numbers(payload["info"].get("last_token_usage"))
     if previous is None and last is not None and _vector(last) != vector and reading.is_replay():
-        reading.carry["cut"] = True  # only its parent's last turns were copied: no prefix to know them by
-    if previous != vector:
-        reading.carry[chain] = digest(reading.carry.get(chain, reading.carry.get("seed", "")), vector)
-        reading.carry[before] = vector
-    if reading.carry.get("cut") and reading.is_replay():
+        carry["cut"] = True  # only its parent's last turns were copied: no prefix to know them by
+    carry[chain] = digest(carry.get(chain, carry.get("seed", "")), vector)
+    carry[before] = vector
+    if "cut" in carry and reading.is_replay():
         return
-    spent = last if last is not None else _difference(total, previous)
     prefix = "review:" if chain == "review" else "usage:"
-    _emit(reading, lineage_key(prefix + reading.carry[chain]), vector, spent)
+    spent = last if last is not None else _difference(total, previous)
+    _emit(reading, lineage_key(prefix + carry[chain]), vector, spent)
 
 
 def token_usage_record(payload: dict[str, Any], reading: Reading) -> None:
@@ -110,7 +110,10 @@ def _numbers(usage: Any) -> list[int] | None:
     """The five numbers of a usage object, missing ones 0; None if there is no such object."""
     if not isinstance(usage, dict):
         return None
-    return [count_of(usage.get(name)) or 0 for name in _FIELDS]
+    return [
+        number if type(number := usage.get(name)) is int and 0 <= number <= MAX_COUNT else count_of(number) or 0
+        for name in _FIELDS
+    ]
 
 
 def _vector(numbers: Sequence[int]) -> str:

@@ -17,11 +17,11 @@ import orjson
 from sessiond.adapters._codex_events import compacted, event_msg
 from sessiond.adapters._codex_items import inter_agent, response_item
 from sessiond.adapters._codex_reading import Reading, digest
-from sessiond.adapters._codex_text import content_text, without_userinfo, working_directory
-from sessiond.adapters._codex_usage import enter_review, token_usage_record
+from sessiond.adapters._codex_session import is_side, session_meta, turn_context
+from sessiond.adapters._codex_text import content_text, working_directory
+from sessiond.adapters._codex_usage import token_usage_record
 from sessiond.adapters.base import Claim, NeedMore, Reader, decode, text_of, time_of
-from sessiond.adapters.wording import task_ref_in
-from sessiond.model import Carry, Kind, Line, Record, Session, Unknown, session_key
+from sessiond.model import Carry, Line, Record, Session, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,6 @@ _UUID = re.compile(
 _TREES = ("sessions/", "archived_sessions/")
 _SUFFIXES = (".jsonl", ".jsonl.zst")
 _SKIPPED = {"world_state", "security_risk_score", "inter_agent_communication_metadata"}
-_INTERNALS = {"guardian", "memory_consolidation", "compact"}
 
 # The envelope of a wrapped record, up to its payload: enough to know a compaction, which may be gigabytes long.
 _ENVELOPE = re.compile(rb'\s*\{\s*((?:"(?:timestamp|ordinal|type)"\s*:\s*(?:"[^"\\]*"|\d+)\s*,\s*)+)"payload"')
@@ -71,15 +70,16 @@ class Codex:
             member=member,
             reader=Reader.ZSTD if path.name.endswith(".zst") else Reader.TAIL,
             cwd=cwd,
-            is_sidechain=_is_side(meta),
+            is_sidechain=is_side(meta),
             timeless=is_flat,
         )
 
     def parse(self, line: Line, carry: Carry) -> list[Record]:
         data = line.data
-        envelope = _ENVELOPE.match(data, 0, 200)
-        if envelope is not None and _COMPACTED.search(envelope[1]) is not None:
-            return _compacted_line(data, envelope, carry)
+        if b'"compacted"' in data[:200]:
+            envelope = _ENVELOPE.match(data, 0, 200)
+            if envelope is not None and _COMPACTED.search(envelope[1]) is not None:
+                return _compacted_line(data, envelope, carry)
         record = decode(line)
         kind, payload = record.get("type"), record.get("payload")
         if isinstance(payload, dict):
@@ -137,124 +137,6 @@ def _is_flat_meta(record: dict[str, Any]) -> bool:
     return "type" not in record and isinstance(record.get("id"), str) and isinstance(record.get("timestamp"), str)
 
 
-def _is_side(meta: dict[str, Any]) -> bool:
-    """Whether the thread was started by an agent (or by Codex itself) and not by a person."""
-    source = meta.get("source")
-    if isinstance(source, dict):
-        return bool(source.get("subagent") or source.get("internal"))
-    return meta.get("thread_source") == "subagent"
-
-
-def _is_internal(meta: dict[str, Any]) -> bool:
-    source = meta.get("source")
-    if not isinstance(source, dict):
-        return meta.get("thread_source") == "memory_consolidation"
-    what = source.get("subagent")
-    if isinstance(what, dict):
-        what = what.get("other")
-    return bool(source.get("internal")) or (isinstance(what, str) and what in _INTERNALS)
-
-
-# --- what the session is --------------------------------------------------------------------------
-
-
-def _session_meta(meta: dict[str, Any], reading: Reading) -> None:
-    """The first one says whose file this is; any later one is its parent's, copied, or its own again after a resume."""
-    if "id" in reading.carry:
-        _another_meta(meta, reading)
-        return
-    carry = reading.carry
-    own_id = text_of(meta.get("id"))[:200]
-    carry["id"], carry["side"] = own_id, _is_side(meta)
-    source = meta.get("source")
-    what = source.get("subagent") if isinstance(source, dict) else None
-    if carry["side"] and not meta.get("forked_from_id"):
-        carry["seed"] = carry["chain"] = own_id
-    if what == "review":
-        carry["reviewer"] = True
-        enter_review(reading)
-    start = meta.get("subagent_history_start_ordinal")
-    if isinstance(start, int) and not isinstance(start, bool):
-        carry["own_from"] = start
-    path = meta.get("agent_path") or _spawn(what).get("agent_path")
-    if isinstance(path, str) and path:
-        carry["agent_path"] = path[:200]
-    _own_facts(meta, what, reading)
-    version, by = text_of(meta.get("cli_version")), what if isinstance(what, str) else source
-    words = f"session started: codex {version} {by if isinstance(by, str) else 'sub-agent' if what else ''}"
-    reading.event(Kind.LIFECYCLE, session_key("meta"), summary=words)
-    carry.pop("last")  # it is before the first turn, not of it
-
-
-def _own_facts(meta: dict[str, Any], what: Any, reading: Reading) -> None:
-    reading.fact("started_at", time_of(meta.get("timestamp")), first=True)
-    reading.fact("cwd", meta.get("cwd"), first=True)
-    reading.fact("version", meta.get("cli_version"))
-    parent = meta.get("parent_thread_id") or _spawn(what).get("parent_thread_id")
-    forked = meta.get("forked_from_id")
-    reading.fact("parent", parent or forked)
-    if parent and forked != parent:
-        reading.fact("parent", forked, rank=1)
-    if forked:
-        reading.carry["replays"] = True
-    if _is_internal(meta):
-        reading.fact("internal", "1")
-    _git_facts(meta.get("git"), reading)
-
-
-def _git_facts(git: Any, reading: Reading) -> None:
-    if not isinstance(git, dict):
-        return
-    branch, url = git.get("branch"), git.get("repository_url")
-    reading.fact("git_branch", branch)
-    if isinstance(branch, str):
-        reading.fact("task_ref", task_ref_in(branch), rank=6, first=True)
-    if isinstance(url, str):
-        reading.fact("repository_url", without_userinfo(url))
-
-
-def _spawn(what: Any) -> dict[str, Any]:
-    spawn = what.get("thread_spawn") if isinstance(what, dict) else None
-    return spawn if isinstance(spawn, dict) else {}
-
-
-def _another_meta(meta: dict[str, Any], reading: Reading) -> None:
-    carry = reading.carry
-    other = text_of(meta.get("id"))[:200]
-    if not other or other == carry["id"]:
-        return
-    if not carry.get("replays"):  # it repeats its parent after all: named from here on as the parent names
-        carry["replays"] = True
-        for name in ("seed", "chain", "anchor", "turn"):
-            carry.pop(name, None)
-        if "parent=0" not in carry:
-            reading.fact("parent", other, rank=2, first=True)
-    if _is_side(meta):
-        carry["nested"] = min(other, carry.get("nested", other))
-
-
-def _turn_context(context: dict[str, Any], reading: Reading) -> None:
-    """One per request or per turn, the same again and again: only a change is worth telling."""
-    reading.enter_turn(context.get("turn_id"))
-    carry = reading.carry
-    sandbox = context.get("sandbox_policy")
-    sandbox = sandbox.get("type") or sandbox.get("mode") if isinstance(sandbox, dict) else sandbox
-    policy = " ".join(filter(None, (text_of(context.get("approval_policy")), text_of(sandbox))))
-    now = {"model": text_of(context.get("model")), "cwd": text_of(context.get("cwd")), "policy": policy}
-    changes = []
-    for name, value in now.items():
-        if value and (before := carry.get(name)) != value:
-            carry[name] = value[:1000]
-            if before is not None:
-                changes.append(f"{name} {before} -> {value}")
-    reading.fact("model", now["model"])
-    reading.fact("last_cwd", now["cwd"])
-    if changes:
-        is_policy = any(change.startswith("policy ") for change in changes)
-        kind = Kind.DECISION if is_policy else Kind.LIFECYCLE
-        reading.event(kind, reading.key("x", *now.values()), summary="; ".join(changes))
-
-
 # --- the other shapes of a line -------------------------------------------------------------------
 
 
@@ -273,7 +155,7 @@ def _flat(record: dict[str, Any], kind: Any, carry: Carry) -> list[Record]:
     if _is_flat_meta(record) and "id" not in carry:
         carry["started"] = time_of(record["timestamp"])
         reading = Reading(carry, carry["started"])
-        _session_meta(record, reading)
+        session_meta(record, reading)
         return reading.records
     reading = Reading(carry, carry.get("started"))
     if isinstance(kind, str):
@@ -284,8 +166,8 @@ def _flat(record: dict[str, Any], kind: Any, carry: Carry) -> list[Record]:
 
 
 _HANDLERS: dict[str, Callable[[dict[str, Any], Reading], None]] = {
-    "session_meta": _session_meta,
-    "turn_context": _turn_context,
+    "session_meta": session_meta,
+    "turn_context": turn_context,
     "response_item": response_item,
     "event_msg": event_msg,
     "token_usage_record": token_usage_record,

@@ -55,13 +55,15 @@ def _run(args: list[str]) -> int:
         if type(error).__module__.partition(".")[0] != "apsw":
             raise
         is_busy = type(error).__name__ == "BusyError"
-        words = "the store is locked by another program (try again)" if is_busy else f"the store cannot be read: {error}"
+        words = (
+            "the store is locked by another program (try again)" if is_busy else f"the store cannot be read: {error}"
+        )
         return _fail(words, 75 if is_busy else 1)
     return 0
 
 
 def _usage_words(error: click.UsageError) -> str:
-    """click's words as one line: the fact, and the way out where click does not know one."""
+    """What click says, on one line: the fact, and the way out where click does not know one."""
     message = error.format_message().strip()
     message = message[:1].lower() + message[1:]
     if "(" in message or error.ctx is None:

@@ -55,6 +55,27 @@ class Command(click.Command):
             known = [name for each in self.get_params(ctx) for name in each.opts if isinstance(each, click.Option)]
             raise click.UsageError(_unknown("option", error.option_name, known, ctx.command_path), ctx) from None
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        if self.epilog:
+            formatter.write_paragraph()
+            formatter.write(self.epilog)  # its lines as they are: click would fill them into a paragraph
+
+
+class FamilyGroup(click.Group):
+    """A verb with verbs of its own, such as `config check`."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if not args[0].startswith("-") and args[0] not in self.commands:
+            raise click.UsageError(_unknown("verb", args[0], list(self.commands), ctx.command_path), ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        if self.epilog:
+            formatter.write_paragraph()
+            formatter.write(self.epilog)
+
 
 class LazyGroup(click.Group):
     """Knows every verb by name, and loads the one that is asked for."""
@@ -71,7 +92,9 @@ class LazyGroup(click.Group):
             raise TypeError(f"{verb.module}.command is no verb")
         return command
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         if not args[0].startswith("-") and args[0] not in (*VERBS, *ALIASES):
             raise click.UsageError(_unknown("verb", args[0], [*VERBS, *ALIASES], "sessiond"), ctx)
         return super().resolve_command(ctx, args)
@@ -84,10 +107,11 @@ class LazyGroup(click.Group):
             raise click.UsageError(_unknown("option", error.option_name, known, "sessiond"), ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        longest = max(map(len, VERBS))
         for group in GROUPS:
-            rows = [(name, verb.summary) for name, verb in VERBS.items() if verb.group == group]
+            rows = [(name.ljust(longest), verb.summary) for name, verb in VERBS.items() if verb.group == group]
             with formatter.section(group):
-                formatter.write_dl(rows, col_max=12)
+                formatter.write_dl(rows)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Examples"):
@@ -103,9 +127,9 @@ def _unknown(what: str, given: str, known: Sequence[str], path: str) -> str:
 
 
 def examples(*pairs: tuple[str, str]) -> str:
-    """An epilog that keeps its lines: `\\b` tells click not to fill the paragraph."""
+    """A verb's epilog: commands to copy, and what they are good for."""
     width = max(len(command) for command, _ in pairs)
-    return "\b\nExamples:\n" + "\n".join(f"  {command.ljust(width)}  {words}" for command, words in pairs)
+    return "Examples:\n" + "".join(f"  {command.ljust(width)}  {words}\n" for command, words in pairs)
 
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}

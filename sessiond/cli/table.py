@@ -32,12 +32,9 @@ class Column(NamedTuple):
 def print_table(to: Terminal, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
     """The head and the rows; every cell is made harmless first."""
     cells = [[plain(cell) for cell in row] for row in rows]
-    natural = [
-        max(len(column.title), *(width_of(row[at]) for row in cells)) if cells else len(column.title)
-        for at, column in enumerate(columns)
-    ]
+    natural = [_natural_width(column, [row[at] for row in cells]) for at, column in enumerate(columns)]
     shown = list(range(len(columns)))
-    widths = natural
+    widths = [max(width, len(column.title)) for width, column in zip(natural, columns, strict=True)]
     if to.width is not None:
         shown, widths = _fit(columns, natural, to.width)
     _print_row(to, columns, shown, widths, [column.title for column in columns], is_head=True)
@@ -45,8 +42,14 @@ def print_table(to: Terminal, columns: Sequence[Column], rows: Sequence[Sequence
         _print_row(to, columns, shown, widths, row)
 
 
+def _natural_width(column: Column, cells: Sequence[str]) -> int:
+    """What the column would like to have; 0 where it says nothing at all."""
+    widest = max(map(width_of, cells), default=0)
+    return max(len(column.title), widest) if widest else 0
+
+
 def _fit(columns: Sequence[Column], natural: list[int], width: int) -> tuple[list[int], list[int]]:
-    shown = list(range(len(columns)))
+    shown = [at for at in range(len(columns)) if natural[at]]
     while True:
         widths = list(natural)
         over = sum(widths[at] for at in shown) + GAP * (len(shown) - 1) - width

@@ -92,7 +92,7 @@ class Terminal:
         self.is_screen = stream.isatty()
         self.has_colour = self.is_screen and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
         self.has_shapes = (getattr(stream, "encoding", None) or "").lower().replace("-", "") == "utf8"
-        self.width = get_terminal_size((DEFAULT_WIDTH, 24)).columns if self.is_screen else None
+        self.width = width_now() if self.is_screen else None
 
     def style(self, text: str, *names: str) -> str:
         """The text in these styles, or as it is where there is no colour. Pad and cut before, not after."""
@@ -114,6 +114,10 @@ class Terminal:
 
     def line(self, text: str = "") -> None:
         self.stream.write(text + "\n")
+
+
+def width_now() -> int:
+    return get_terminal_size((DEFAULT_WIDTH, 24)).columns
 
 
 def stdout() -> Terminal:

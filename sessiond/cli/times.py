@@ -67,5 +67,5 @@ def short_number(value: float | None) -> str:
 
 
 def count(value: int, noun: str) -> str:
-    """ "1 file", "12,345 lines"."""
+    """As in "1 file", "12,345 lines"."""
     return f"{value:,} {noun}" + ("" if value == 1 else "s")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from sessiond.intake import rewritten, tail
@@ -60,14 +61,16 @@ class Ingest:
         chunk = self._read(source)
         self.known[path] = Seen(chunk.checkpoint.device, chunk.checkpoint.inode, chunk.size, chunk.mtime_ns)
         taken = Taken(chunk.more, chunk.checkpoint.offset - chunk.start, chunk.size)
-        if not found.is_back and self._is_nothing_new(source, chunk):
-            return taken
-        carry = {} if chunk.restarted else source.carry
+        if self._is_nothing_new(source, chunk):
+            if not found.is_back:
+                return taken
+            chunk = replace(chunk, lines=[])  # it is back as it was: a rewritten file is not read a second time
+        carry = dict(source.seed) if chunk.restarted else source.carry
         parsed: list[tuple[Line, list[Record]]] = []
         rejects = list(chunk.rejects)
         if source.state == LIVE:
             parsed, rejects, carry = parse(self._adapters[source.flavor], chunk, carry, self._wording)
-            if found.facts and source.id is None:
+            if found.facts:
                 stated: list[Record] = [each for fact in found.facts for each in self._wording.facts(fact)]
                 parsed.insert(0, (Line(chunk.start, b""), stated))
         frames = archive.frames_of(chunk) if source.state == LIVE else []

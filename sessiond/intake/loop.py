@@ -266,10 +266,11 @@ class IntakeLoop:
         self.inbox.put(path, lane)
 
     def _mark_gone(self, paths: list[str]) -> None:
-        for path in paths:
+        lost = [path for path in paths if not os.path.lexists(path)]  # it may have come back since
+        for path in lost:
             self._ingest.gone(path)
         now = datetime.now(UTC)
-        self._writer.call(lambda db: gone.mark_gone(db, paths, now))
+        self._writer.call(lambda db: gone.mark_gone(db, lost, now))
 
     # --- reading --------------------------------------------------------------------------------
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import orjson
+
 from sessiond.model import Carry, Event, Line, Patch
 from sessiond.store import archive
 from sessiond.store.connect import rows
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from sessiond.intake.parse import Wording
 
 _GENERATIONS = """
-SELECT g.id, f.flavor, f.reader, s.id, s.uid
+SELECT g.id, f.flavor, f.reader, f.seed, s.id, s.uid
   FROM _generation AS g JOIN _source AS f ON f.id = g.source_id JOIN _session AS s ON s.id = f.session_id
  WHERE EXISTS (SELECT 1 FROM _frame AS r WHERE r.generation_id = g.id)
  ORDER BY g.id
@@ -33,12 +35,12 @@ def texts(
     db: apsw.Connection, adapters: Mapping[str, Adapter], wording: Wording, longest: int
 ) -> Iterator[tuple[int, str]]:
     """(event id, text) of every event whose record is in the archive."""
-    for generation_id, flavor, reader, session_row, uid in rows(db, _GENERATIONS):
+    for generation_id, flavor, reader, seed, session_row, uid in rows(db, _GENERATIONS):
         if flavor in adapters:
             is_snapshot = reader == "snapshot"
             names = Names(db, session_row, root_of(db, uid))
             one = _Generation(db, adapters[flavor], wording, names, session_row, generation_id, uid)
-            yield from one.texts(longest, is_snapshot=is_snapshot)
+            yield from one.texts(orjson.loads(seed), longest, is_snapshot=is_snapshot)
 
 
 class _Generation:
@@ -60,8 +62,7 @@ class _Generation:
         self._generation_id = generation_id
         self._uid = uid
 
-    def texts(self, longest: int, *, is_snapshot: bool) -> Iterator[tuple[int, str]]:
-        carry: Carry = {}
+    def texts(self, carry: Carry, longest: int, *, is_snapshot: bool) -> Iterator[tuple[int, str]]:
         for lines in _lines(self._db, self._generation_id, longest, is_snapshot=is_snapshot):
             stop = lines[-1].offset + 1
             bound = (self._session_row, self._generation_id, lines[0].offset, stop)

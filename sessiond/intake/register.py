@@ -67,7 +67,7 @@ class Register:
         kept = self._kept.get(path)
         if kept is not None:
             self._kept.move_to_end(path)
-            return Registered(kept, [])
+            return self._with_head(Registered(kept, []))
         found = self._known(path) or self._new(path)
         if found is not None:
             self._keep(found.source)
@@ -98,7 +98,25 @@ class Register:
             source.state = EXCLUDED
         else:
             source.state = LIVE
-        return Registered(source, [], is_back=was_gone)
+        return self._with_head(Registered(source, [], is_back=was_gone))
+
+    def _with_head(self, known: Registered) -> Registered | None:
+        """A file that was registered while it was empty says only now, with its first lines, what it is."""
+        source = known.source
+        if source.checkpoint.offset or source.state != LIVE or source.reader == Reader.SNAPSHOT:
+            return known
+        found = self._claimed(source.path)
+        if found is None or found[0].source.state != LIVE:
+            return None if found is None else known
+        new = found[0].source
+        source.is_sidechain, source.is_timeless, source.seed, source.carry = (
+            new.is_sidechain,
+            new.is_timeless,
+            new.seed,
+            new.carry,
+        )
+        source.session_row = None  # so that its session's row is brought up to date as well
+        return replace(known, facts=found[0].facts)
 
     def _left_out_before(self, source: Source) -> Registered | None:
         """What was written while a privacy rule held stays out, also when the rule is gone: reading goes on where
@@ -183,6 +201,8 @@ class Register:
         source = Source(flavor=root.flavor, home=root.home, path=path, below=below, adapter_version=adapter.version)
         source.checkpoint = replace(source.checkpoint, device=stat.st_dev, inode=stat.st_ino)
         source.size, source.mtime_ns = stat.st_size, stat.st_mtime_ns
+        if stat.st_size and not head:
+            return None  # the first line is still being written, and it tells whose file this is
         try:
             claim = adapter.claims(PurePosixPath(below), head)
         except NeedMore:
@@ -251,6 +271,8 @@ def _take_claim(source: Source, claim: Claim) -> None:
     source.reader = claim.reader
     source.is_sidechain = claim.is_sidechain
     source.is_timeless = claim.timeless
+    source.seed = claim.seed
+    source.carry = dict(claim.seed)
 
 
 def _is_linked(old: Source, stat: os.stat_result) -> bool:

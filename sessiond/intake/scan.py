@@ -66,7 +66,7 @@ class Changes:
 
 
 class Remembered:
-    """`wants`, asked once per flavor and path: it decides by these alone, and costs more than a stat."""
+    """`wants`, asked once per flavor and path: it decides by these alone, and costs about as much as a stat."""
 
     def __init__(self, wants: Callable[[Root, str], bool]) -> None:
         self._wants = wants

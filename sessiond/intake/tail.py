@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PENDING_BYTES = 64 * 2**10
 HEAD_BYTES = 64 * 2**10
+LONG_HEAD_BYTES = 8 * 2**20
 NUL_RUN_BYTES = 256 * 2**20  # how much of a run of NULs one chunk may pass
 
 
@@ -48,9 +49,12 @@ def head(path: str, depth: int, *, compressed: bool = False) -> tuple[Sequence[b
         stat = os.fstat(fd)
         content: Content = Compressed(fd, stat) if compressed else Plain(fd, stat.st_size)
         data = content.read_at(0, HEAD_BYTES)
-    lines = data.split(b"\n")
-    is_cut_in_first_line = len(lines) == 1 and len(data) == HEAD_BYTES
-    return (lines if is_cut_in_first_line else lines[:-1]), stat
+        if b"\n" not in data and len(data) == HEAD_BYTES:
+            data = content.read_at(0, LONG_HEAD_BYTES)  # one long first line: it is all there is to tell by
+            end = data.find(b"\n") + 1
+            data = data[:end] if end else data
+    *complete, rest = data.split(b"\n")
+    return ([rest] if not complete and len(data) == LONG_HEAD_BYTES else complete), stat
 
 
 class _Reading:
@@ -74,6 +78,7 @@ class _Reading:
             end = data.find(b"\n") + 1
             if not end and len(data) > self._limits.line:
                 return self._begin_skipping(data[: self._limits.chunk])
+            data = data[:end] if end else data  # this one line is the chunk; what follows it comes next
         if not end and len(data) > self._limits.line:  # where chunks are larger than lines may be
             return self._begin_skipping(data)
         return self._lines(data, end)
@@ -102,7 +107,8 @@ class _Reading:
             else:
                 lines.append(Line(start, raw))
         consumed, rest = data[:end], data[end:]
-        at_end = self._is_end(self._at.offset + len(data))
+        # NULs where a line should begin do not wait for a newline: they are passed by the next read.
+        at_end = self._is_end(self._at.offset + len(data)) and not rest.startswith(b"\0")
         return self._made(
             consumed,
             lines=lines,

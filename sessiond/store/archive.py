@@ -10,6 +10,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from sessiond.store.connect import rows, value
+
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:
@@ -68,21 +70,21 @@ def stream(db: apsw.Connection, generation_id: int) -> Iterator[tuple[int, bytes
     yield from _frames(db, generation_id, 0, None)
 
 
-_COVERING = """
-SELECT start, stop, codec, data FROM _frame
- WHERE generation_id = :generation
-   AND start >= ifnull((SELECT max(start) FROM _frame WHERE generation_id = :generation AND start <= :start), 0)
-   AND (:stop IS NULL OR start < :stop)
- ORDER BY start
-"""
+_FIRST = "SELECT ifnull(max(start), 0) FROM _frame WHERE generation_id = ? AND start <= ?"
+_NEXT = "SELECT start, stop, codec, data FROM _frame WHERE generation_id = ? AND start >= ? ORDER BY start LIMIT 1"
 
 
 def _frames(db: apsw.Connection, generation_id: int, start: int, stop: int | None) -> Iterator[tuple[int, bytes]]:
-    bound = {"generation": generation_id, "start": start, "stop": stop}
-    for at, end, codec, data in db.execute(_COVERING, bound):
+    """A query a frame: no read transaction stays open while the caller works on one."""
+    at = value(db, _FIRST, (generation_id, start))
+    while stop is None or at < stop:
+        found = rows(db, _NEXT, (generation_id, at))
+        if not found or (stop is not None and found[0][0] >= stop):
+            return
+        first, at, codec, data = found[0]
         if codec == DROPPED:
-            raise Missing(f"bytes {at}..{end} belong to a line that was too long to keep")
+            raise Missing(f"bytes {first}..{at} belong to a line that was too long to keep")
         if codec == ZEROS:
-            yield from ((offset, bytes(min(FRAME_BYTES, end - offset))) for offset in range(at, end, FRAME_BYTES))
+            yield from ((offset, bytes(min(FRAME_BYTES, at - offset))) for offset in range(first, at, FRAME_BYTES))
         else:
-            yield at, decompress(data)
+            yield first, decompress(data)

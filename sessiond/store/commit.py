@@ -144,8 +144,13 @@ def _write_bytes(db: apsw.Connection, batch: Batch) -> None:
     insert = "INSERT INTO _frame (generation_id, start, stop, codec, data) VALUES (?, ?, ?, ?, ?)"
     for frame in batch.frames:
         db.execute(insert, (generation, *frame))
+    longer = "UPDATE _reject SET length = length + ? WHERE generation_id = ? AND reason = 'nul' AND start + length = ?"
     insert = "INSERT OR REPLACE INTO _reject VALUES (?, ?, ?, ?, ?)"
     for reject in batch.rejects:
+        if reject.reason == "nul":  # one record per run, in however many pieces it was read
+            db.execute(longer, (reject.length, generation, reject.offset))
+            if db.changes():
+                continue
         db.execute(insert, (generation, reject.offset, reject.length, reject.reason, reject.hash))
 
 

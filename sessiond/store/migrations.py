@@ -102,6 +102,7 @@ CREATE TABLE _source (                  -- a file and how far it was read; kept 
     pending_bytes   INTEGER NOT NULL DEFAULT 0,
     carry           BLOB NOT NULL DEFAULT x'7b7d',
     adapter_version INTEGER NOT NULL DEFAULT 0,
+    seed            BLOB NOT NULL DEFAULT x'7b7d',  -- what the carry begins with: facts of the path
     first_ts        TEXT,               -- of its first record: with the native id, what ownership is decided by
     discovered_at   TEXT NOT NULL,
     gone_at         TEXT,

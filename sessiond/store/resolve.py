@@ -154,7 +154,7 @@ class Resolver:
             self._wait(missing, named.seq, None)
         for path in event.files:
             self._db.execute(_COUNT_EDIT, (session.id, path))
-        session.count(event, 1)
+        session.count(event.kind, 1, is_turn=event.is_turn)
         session.cover(event.ts)
         session.has_news = True
         self.tally.events += 1
@@ -188,9 +188,10 @@ class Resolver:
             gone = rows(self._db, _DELETE_EVENT, (loser.id, named.seq))
             if not gone:
                 return False
-            self.tally.unindex.append(gone[0][0])
-            loser.count(event, -1)
-            loser.mark_fork(named.hash, gone[0][1])
+            ((event_id, start, kind, is_turn),) = gone
+            self.tally.unindex.append(event_id)
+            loser.count(kind, -1, is_turn=bool(is_turn))
+            loser.mark_fork(named.hash, start)
             seqs.append(named.seq)
             for path in event.files:
                 self._db.execute(_UNCOUNT_EDIT, (loser.id, path))
@@ -305,7 +306,7 @@ UPDATE _event SET generation_id = :generation, start = :start, length = :length,
 _ORPHAN = """
 UPDATE _event SET parent_seq = NULL WHERE session_id = ? AND parent_seq IN (SELECT value FROM json_each(?))
 """
-_DELETE_EVENT = "DELETE FROM _event WHERE session_id = ? AND seq = ? RETURNING id, start"
+_DELETE_EVENT = "DELETE FROM _event WHERE session_id = ? AND seq = ? RETURNING id, start, kind, is_turn"
 _COUNT_LINE = """
 INSERT INTO _line_count VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET lines = lines + 1 RETURNING lines
 """

@@ -8,6 +8,7 @@ damaged, foreign or too far behind is simply made again from the archive.
 from __future__ import annotations
 
 import threading
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import apsw
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from sessiond.store.writer import Writer
 
+REBUILT = 2000  # events that a rebuild takes in by one transaction
 ROUND = 64  # outbox entries (one per chunk) taken in by one transaction
 VERSION = 1
 
@@ -116,18 +118,23 @@ class SearchIndex:
             self._on_trouble("search_index", f"rebuilding: {reason}")
         _set_aside(self._path)
         db = open_index(self._path)
-        with connect.snapshot(store):  # one state of the store: the events in it, and the position that says so
-            _, newest = _outbox_range(store)
+        # The position first: what is committed from now on is in the outbox after it, and applying it is idempotent.
+        _, newest = _outbox_range(store)
+        texts = iter(self._rebuild(store))
+        while entries := list(islice(texts, REBUILT)):
             with connect.transaction(db):
-                for event_id, text in self._rebuild(store):
-                    db.execute("INSERT INTO fts (rowid, text) VALUES (?, ?)", (event_id, text))
-                    if self._stopping:
-                        break
-                else:
-                    db.execute("INSERT INTO _position VALUES (1, ?, ?)", (store_id, newest))
-        self.position = newest
+                db.executemany("INSERT OR REPLACE INTO fts (rowid, text) VALUES (?, ?)", entries)
+            if self._stopping:
+                return db  # without a position: the next start makes it again
+        with connect.transaction(db):
+            db.execute("INSERT INTO _position VALUES (1, ?, ?)", (store_id, newest))
+        self._reached(newest)
         self._on_trouble("search_index", None)
         return db
+
+    def _reached(self, position: int) -> None:
+        self.position = position
+        self._writer.call(lambda writer_db: _trim(writer_db, position))
 
     def catch_up(self, db: apsw.Connection, store: apsw.Connection) -> bool:
         """Take in the next entries of the outbox; False when there are none."""
@@ -139,8 +146,7 @@ class SearchIndex:
             for _, data in entries:
                 apply_entry(db, data)
             db.execute("UPDATE _position SET position = ?", (entries[-1][0],))
-        self.position = entries[-1][0]
-        self._writer.call(lambda writer_db: _trim(writer_db, self.position))
+        self._reached(entries[-1][0])
         return True
 
 

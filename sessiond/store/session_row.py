@@ -10,7 +10,6 @@ from sessiond.store.connect import rows, value
 if TYPE_CHECKING:
     import apsw
 
-    from sessiond.model import Event
     from sessiond.store.sources import Source
 
 _LOAD = """
@@ -48,10 +47,10 @@ class SessionRow:
     has_news: bool = False  # new events: the watermarks go back
     has_source: bool = False  # one of its files was read just now
 
-    def count(self, event: Event, by: int) -> None:
+    def count(self, kind: str, by: int, *, is_turn: bool) -> None:
         self.events += by
-        self.turns += by * event.is_turn
-        self.retries += by * (event.kind == "retry")
+        self.turns += by * is_turn
+        self.retries += by * (kind == "retry")
         self.is_changed = True
 
     def cover(self, ts: str | None) -> None:
@@ -72,6 +71,8 @@ def find_or_make(db: apsw.Connection, source: Source, now: str) -> int:
     """The row of this source's session; made, as discovered now, if there is none."""
     found = value(db, "SELECT id FROM _session WHERE uid = ?", (source.uid,))
     if found is not None:
+        if source.is_sidechain:
+            db.execute("UPDATE _session SET is_sidechain = 1 WHERE id = ? AND NOT is_sidechain", (found,))
         return int(found)
     made = value(
         db,

@@ -12,7 +12,7 @@ from sessiond.model import START, Carry, Checkpoint, Chunk
 from sessiond.store.connect import rows, value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import apsw
 
@@ -39,6 +39,7 @@ class Source:
     is_sidechain: bool = False
     is_timeless: bool = False
     adapter_version: int = 0
+    seed: Mapping[str, str] = field(default_factory=dict)  # what the carry begins with
     checkpoint: Checkpoint = START
     carry: Carry = field(default_factory=dict)
     size: int = 0
@@ -59,7 +60,7 @@ _COLUMNS = """
        s.id, s.flavor, s.home, s.path, s.below, n.native_id, s.member, s.role, s.reader, s.state,
        n.is_sidechain, s.is_timeless, s.adapter_version, s.device, s.inode, s.read_offset, s.head, s.head_bytes,
        s.marker, s.checksum, s.skipped, s.skipped_hash, s.carry, s.size, s.mtime_ns, s.pending_bytes, s.session_id,
-       s.generation_id, s.first_ts
+       s.generation_id, s.first_ts, s.seed
   FROM _source AS s LEFT JOIN _session AS n ON n.id = s.session_id
 """
 
@@ -92,9 +93,9 @@ def known_files(db: apsw.Connection) -> Iterator[tuple[str, int, int, int, int, 
 
 _INSERT = """
 INSERT INTO _source (session_id, flavor, home, path, below, member, role, reader, state, is_timeless,
-                     discovered_at, adapter_version, device, inode, size, mtime_ns)
+                     discovered_at, adapter_version, device, inode, size, mtime_ns, seed, carry)
 VALUES (:session, :flavor, :home, :path, :below, :member, :role, :reader, :state, :timeless, :now, :version,
-        :device, :inode, :size, :mtime)
+        :device, :inode, :size, :mtime, :seed, :seed)
 RETURNING id
 """
 
@@ -117,6 +118,7 @@ def insert(db: apsw.Connection, source: Source, now: str) -> int:
         "inode": signed(source.checkpoint.inode),
         "size": source.size,
         "mtime": source.mtime_ns,
+        "seed": orjson.dumps(dict(source.seed)),
     }
     return int(value(db, _INSERT, bound))
 
@@ -199,7 +201,7 @@ def _all(db: apsw.Connection, where: str, bound: dict[str, Any]) -> list[Source]
 def _from_row(row: tuple[Any, ...]) -> Source:
     (id_, flavor, home, path, below, native, member, role, reader, state, sidechain, timeless, version, device,
      inode, offset, head, head_bytes, marker, checksum, skipped, skipped_hash, carry, size, mtime_ns, pending_bytes,
-     session_row, generation_id, first_ts) = row  # fmt: skip
+     session_row, generation_id, first_ts, seed) = row  # fmt: skip
     return Source(
         flavor=flavor,
         home=os.fsdecode(home),
@@ -232,4 +234,5 @@ def _from_row(row: tuple[Any, ...]) -> Source:
         session_row=session_row,
         generation_id=generation_id,
         first_ts=first_ts,
+        seed=orjson.loads(seed),
     )

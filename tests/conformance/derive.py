@@ -27,10 +27,7 @@ def below(folder: str, *, without: str | None = None) -> list[str]:
 
 def claude_homes() -> dict[str, dict[str, str]]:
     """home -> {fixture file: where it lies in that home}."""
-    return {
-        name: {path: path.removeprefix(name + "/") for path in below(name)}
-        for name in ("claude", "real/claude")
-    }
+    return {name: {path: path.removeprefix(name + "/") for path in below(name)} for name in ("claude", "real/claude")}
 
 
 def codex_homes() -> dict[str, dict[str, str]]:

@@ -127,17 +127,9 @@ def emit(session: Session, owners: dict[str, Session]) -> None:
 
 def count_usage(session: Session, source: Source, number: int, record: dict[str, Any]) -> None:
     message = record.get("message")
-    if (
-        record.get("type") != "assistant"
-        or not isinstance(message, dict)
-        or not isinstance(message.get("usage"), dict)
-    ):
+    if record.get("type") != "assistant" or not isinstance(message, dict) or not isinstance(message.get("usage"), dict):
         return
-    key = (
-        (message["id"], record.get("requestId"))
-        if message.get("id")
-        else record.get("uuid") or (source.path, number)
-    )
+    key = (message["id"], record.get("requestId")) if message.get("id") else record.get("uuid") or (source.path, number)
     session.raise_usage(key, {ours: message["usage"].get(theirs) for theirs, ours in USAGE.items()})
 
 
@@ -177,9 +169,7 @@ def user_events(record: dict[str, Any]) -> Iterator[Event]:
         if block["type"] == "tool_result":
             yield result_event(block)
             continue
-        kind, by_person = (
-            text_kind(block.get("text", "")) if not record.get("isMeta") else ("lifecycle", False)
-        )
+        kind, by_person = text_kind(block.get("text", "")) if not record.get("isMeta") else ("lifecycle", False)
         if kind == "user_msg" and record.get("origin", {}).get("kind", "human") != "human":
             kind, by_person = "lifecycle", False
         yield Event(kind, is_turn=by_person and is_turn)
@@ -191,9 +181,7 @@ def result_event(block: dict[str, Any]) -> Event:
     text = content if isinstance(content, str) else " ".join(part.get("text", "") for part in content)
     failed = bool(block.get("is_error"))
     denied = failed and (text.startswith(DENIALS) or "was rejected" in text[:120])
-    return Event(
-        "human_intervention" if denied else "tool_result", is_error=failed, answers=block.get("tool_use_id")
-    )
+    return Event("human_intervention" if denied else "tool_result", is_error=failed, answers=block.get("tool_use_id"))
 
 
 def text_kind(text: str) -> tuple[str, bool]:
@@ -252,8 +240,7 @@ def attachment_events(attachment: dict[str, Any]) -> Iterator[Event]:
         prompt = blocks_of(attachment["prompt"])
         text = next((block["text"] for block in prompt if block["type"] == "text"), "")
         by_person = (
-            attachment.get("commandMode") == "prompt"
-            and attachment.get("origin", {}).get("kind", "human") == "human"
+            attachment.get("commandMode") == "prompt" and attachment.get("origin", {}).get("kind", "human") == "human"
         )
         kind, is_turn = text_kind(text) if by_person else ("lifecycle", False)
         yield Event(kind, is_turn=is_turn)

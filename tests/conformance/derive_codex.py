@@ -68,9 +68,7 @@ class Rollout:
         self.prompts_as_events = bool(
             kinds & {("event_msg", "user_message", None), ("event_msg", "item_completed", "UserMessage")}
         )
-        self.answers_as_items = any(
-            p.get("role") == "assistant" for _, t, p in self.records if t == "response_item"
-        )
+        self.answers_as_items = any(p.get("role") == "assistant" for _, t, p in self.records if t == "response_item")
         self.thoughts_as_items = ("response_item", "reasoning", None) in kinds
         self.failed_calls = set(failed_calls(self.records))
 
@@ -259,9 +257,7 @@ def output_event(payload: Payload, rollout: Rollout) -> Event:
     text = output if isinstance(output, str) else json.dumps(output)
     aborted = ABORTED_TEXT.search(text[:400]) is not None
     failed = payload.get("call_id") in rollout.failed_calls or is_failure(text)
-    return Event(
-        "human_intervention" if aborted else "tool_result", is_error=failed, answers=payload.get("call_id")
-    )
+    return Event("human_intervention" if aborted else "tool_result", is_error=failed, answers=payload.get("call_id"))
 
 
 def is_failure(text: str) -> bool:
@@ -314,6 +310,4 @@ def message_event(payload: Payload, rollout: Rollout) -> Event | None:
     if kind in fixed:
         return Event(fixed[kind])
     is_collab = kind.startswith("collab_") and kind.endswith("_end")
-    return (
-        Event("lifecycle") if kind in LIFECYCLE_EVENTS or is_collab or kind == "context_compacted" else None
-    )
+    return Event("lifecycle") if kind in LIFECYCLE_EVENTS or is_collab or kind == "context_compacted" else None

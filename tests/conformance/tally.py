@@ -24,9 +24,7 @@ _RUNNERS = (
     r"|cargo nextest|make check|(?:npm|pnpm|yarn)(?: run)? test\b|mise (?:run|r) test\b"
 )
 # Only where a command may begin: a file called test_x.py or a search for "pytest" runs nothing.
-_TEST_COMMAND = re.compile(
-    rf"(?:^|[;&|\n(]\s*)(?:\w+=\S+ )*(?:uv run |npx |poetry run |time )?(?:{_RUNNERS})(?![\w-])"
-)
+_TEST_COMMAND = re.compile(rf"(?:^|[;&|\n(]\s*)(?:\w+=\S+ )*(?:uv run |npx |poetry run |time )?(?:{_RUNNERS})(?![\w-])")
 
 
 def is_test_command(command: str) -> bool:

@@ -14,9 +14,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 FIXTURES = HERE.parents[2] / "shared" / "fixtures"
 
-pytestmark = pytest.mark.skipif(
-    not FIXTURES.is_dir(), reason="the shared fixture folder is not beside this project"
-)
+pytestmark = pytest.mark.skipif(not FIXTURES.is_dir(), reason="the shared fixture folder is not beside this project")
 
 # Counted from the lines by eye, not by derive.py: home, session, field, value.
 BY_HAND = [
@@ -78,19 +76,13 @@ def test_what_was_counted_by_hand(home, uid, name, value):
 @pytest.mark.parametrize("client", ["claude", "codex"])
 def test_tokens_are_those_the_model_server_served(client):
     home = expected()[f"real/{client}"]
-    runs = [
-        run
-        for run in json.loads((FIXTURES / "real" / "expected.json").read_text())
-        if run["client"] == client
-    ]
+    runs = [run for run in json.loads((FIXTURES / "real" / "expected.json").read_text()) if run["client"] == client]
 
     assert len(runs) >= 4
     for run in runs:
         stems = [Path(name).stem for name in run["files"]]
         reports = [
-            home["sessions"][uid]
-            for uid in home["sessions"]
-            if any(s.endswith(uid.partition(":")[2]) for s in stems)
+            home["sessions"][uid] for uid in home["sessions"] if any(s.endswith(uid.partition(":")[2]) for s in stems)
         ]
         for ours, theirs in (
             ("input_tokens", "tok_input"),

@@ -24,9 +24,7 @@ RESUMED, ORIGINAL = (
     "claude:93a9705e-bc6a-406d-8dce-8acc014dedbd",
 )
 TIE = "equal first times, so the native id decides and the copy owns; the original may own if the time-less summary line counts as first"
-PLACEHOLDERS = (
-    "synthetic coverage: 45 records share one placeholder uuid, so the fixture decides nothing here"
-)
+PLACEHOLDERS = "synthetic coverage: 45 records share one placeholder uuid, so the fixture decides nothing here"
 IDE = "an IDE context block is no envelope on the page (user_msg), but it is injected (lifecycle)"
 COUNTED = (
     *("event_total", "calls", "results_joined", "tool_result_errors", "turns", "sidechain_events", "retries"),
@@ -84,9 +82,12 @@ BY_SESSION: dict[str, Readings] = {
     ),
     "claude:ses_stage0_small": nothing_decided(PLACEHOLDERS),
     "claude:dag_within_fork": also(
-        "a replayed record has no cost; but its response id (e, req_2) is found in no other session",
+        "one uuid, two messages: the record is a replay, but its response id (e, req_2) is found in no other session",
         input_tokens=[30],
         output_tokens=[16],
+        event_total=[4],
+        events__completion=[2],
+        started_at=["2025-07-01T10:04:00.000Z"],
     ),
     "claude:5ed31c36-bca8-40fd-8d24-f1a1f0af7901": also(IDE, events__user_msg=[1], events__lifecycle=[1]),
     "claude:7acd37a8-2745-4b58-a8a9-46164b22ad9e": also(IDE, events__user_msg=[6], events__lifecycle=[3]),
@@ -157,9 +158,7 @@ def unsettled(uid: str, report: dict[str, Any]) -> Readings:
 
 def codex_in_general(native: str, report: dict[str, Any]) -> Readings:
     found = also("page section 8 takes the meta's own timestamp", started_at=[report["meta_timestamp"]])
-    found |= also(
-        "the last own record need not be an event (page section 8)", ended_at=[report["last_record_at"]]
-    )
+    found |= also("the last own record need not be an event (page section 8)", ended_at=[report["last_record_at"]])
     if report["input_tokens"] is not None and report["cache_write_tokens"] is None:
         found |= also("no such number in this version: unknown, or none", cache_write_tokens=[0])
     fewer = {

@@ -6,6 +6,7 @@ import threading
 import time
 
 from hypothesis import given, strategies as st
+
 from sessiond.intake.inbox import Inbox, Lane
 
 LIVE, BACKFILL = Lane.LIVE, Lane.BACKFILL
@@ -101,6 +102,20 @@ def test_a_hint_during_backfill_makes_the_rest_of_the_file_live():
     assert inbox.is_idle
 
 
+def test_a_file_begun_in_backfill_loses_its_turn_there_once_it_went_live():
+    inbox = Inbox()
+    inbox.put("a", BACKFILL, 5)
+    inbox.take(0)
+    inbox.put_back("a")
+    inbox.put("a", LIVE)
+    assert inbox.take(0) == ("a", LIVE)
+    inbox.done("a")
+    inbox.put("newer", BACKFILL, 9)
+    inbox.put("a", BACKFILL, 5)
+
+    assert drain(inbox) == ["newer", "a"]
+
+
 def test_take_waits_for_a_put_from_another_thread():
     inbox = Inbox()
     putter = threading.Timer(0.05, inbox.put, ("a", LIVE))
@@ -120,8 +135,11 @@ def test_wake_ends_the_wait_of_this_take_or_the_next_but_of_one_only():
     assert inbox.take(10) is None
     assert time.monotonic() - began < 5
     waker.join()
+    putter = threading.Timer(0.05, inbox.put, ("a", LIVE))
+    putter.start()
 
-    assert inbox.take(0.01) is None  # times out by itself
+    assert inbox.take(10) == ("a", LIVE), "the wake was used up: this one waits"
+    putter.join()
 
 
 def test_wake_does_not_hide_a_path():

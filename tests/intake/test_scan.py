@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+
 from sessiond.intake.scan import Changes, ClockGap, Pace, Remembered, Root, Seen, changes, sweep
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -302,6 +303,22 @@ def test_a_tree_that_changes_under_the_sweep_does_no_harm(root):
 
     assert found.files == {}
     assert found.unreadable == {}
+
+
+def test_a_file_that_vanishes_before_its_stat_leaves_its_neighbours_seen(root):
+    paths = [write(Path(root.folder, f"{n}.jsonl")) for n in range(20)]
+    victims = []
+
+    def wants_and_takes_the_third(_root: Root, below: str) -> bool:
+        if len(victims) < 3:
+            victims.append(str(Path(root.home, below)))
+            if len(victims) == 3:
+                os.unlink(victims[2])
+        return True
+
+    found = sweep([root], wants_and_takes_the_third)
+
+    assert set(found.files) == set(paths) - {victims[2]}
 
 
 # --- asking once ----------------------------------------------------------------------------------

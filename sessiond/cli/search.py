@@ -1,0 +1,160 @@
+"""`sessiond search`: where was this said, done or gone wrong before?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sessiond.cli import options, terminal, times
+from sessiond.cli.answer import answering
+from sessiond.cli.group import SETTINGS, Command, examples
+from sessiond.cli.sessions import repo_name
+from sessiond.errors import SessiondError
+from sessiond.store import connect, find, glance, reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from sessiond.cli.answer import Answer
+    from sessiond.cli.terminal import Terminal
+    from sessiond.model import Session, SessionEvent
+    from sessiond.store.find import Hit
+
+SHOWN = 20
+
+
+@click.command(
+    "search",
+    cls=Command,
+    context_settings=SETTINGS,
+    epilog=examples(
+        ('sessiond search "connection refused"', "both words, anywhere"),
+        ("sessiond search '\"connection refused\"'", "exactly this phrase"),
+        ("sessiond search 'migrat*' --repo . --kind edit", "words that begin so, in edits made here"),
+        ("sessiond search timeout -S 7d --json", "for a script"),
+    ),
+)
+@click.argument("query", nargs=-1, required=True)
+@options.which
+@options.kinds
+@options.span
+@options.limit
+@options.as_json
+@click.pass_obj
+def command(
+    config_file: Path | None, /, query: tuple[str, ...], limit: int | None, as_json: bool, **given: Any
+) -> None:
+    """Find words in everything that was said and done; the best 20 hits unless -n says otherwise.
+
+    All words must occur. "A phrase" in quotes is one; a word may end in * (three letters or more).
+    """
+    with answering(config_file) as answer:
+        if not answer.paths.search.exists():
+            raise SessiondError("there is no search index yet", hint="start the daemon: sessiond run")
+        index = connect.open_reader(answer.paths.search)
+        try:
+            hits = find.find(
+                answer.db,
+                index,
+                " ".join(query),
+                limit=limit if as_json else limit or SHOWN,
+                accept=_filter(answer, given),
+                mask=answer.masker.mask,
+            )
+        finally:
+            index.close()
+        titled = {uid: reader.session(answer.db, uid) for uid in dict.fromkeys(hit.event.session_uid for hit in hits)}
+        if as_json:
+            answer.print_json([_object(hit, titled[hit.event.session_uid]) for hit in hits])
+        elif hits:
+            _print(answer, terminal.stdout(), hits, titled)
+        else:
+            terminal.say_note("nothing found")
+
+
+def _filter(answer: Answer, given: dict[str, Any]) -> Callable[[SessionEvent], bool]:
+    kinds, since, until = set(given["kinds"]), given["since"] or "", given["until"] or "~"
+    is_timed = given["since"] is not None or given["until"] is not None
+    uids: set[str] | None = None
+    if options.is_any(given):
+        wanted = options.wanted(answer.db, given, everything=True)
+        uids = {session.session_uid for session in reader.sessions(answer.db, wanted)}
+
+    def accept(event: SessionEvent) -> bool:
+        if is_timed and (event.ts is None or not since <= event.ts < until):
+            return False
+        return (not kinds or event.kind.value in kinds) and (uids is None or event.session_uid in uids)
+
+    return accept
+
+
+def _object(hit: Hit, session: Session) -> dict[str, Any]:
+    return {
+        **hit.event.to_dict(),
+        "id": f"{hit.event.session_uid}#{hit.event.seq}",
+        "title": session.title,
+        "repo": session.repo,
+        "flavor": session.flavor,
+        "snippet": hit.snippet,
+        "marks": [list(mark) for mark in hit.marks],
+    }
+
+
+def _print(answer: Answer, to: Terminal, hits: list[Hit], titled: dict[str, Session]) -> None:
+    """By session, in the order of each one's best hit."""
+    names = glance.short_names(answer.db, list(titled)) if to.is_screen else {}
+    for number, (uid, session) in enumerate(titled.items()):
+        if number:
+            to.line()
+        to.line(_headline(answer, to, session))
+        for hit in hits:
+            if hit.event.session_uid == uid:
+                to.line(_hit_line(to, hit, names.get(uid, uid)))
+
+
+def _headline(answer: Answer, to: Terminal, session: Session) -> str:
+    when = times.when(session.last_event_at, times.now(), absolute=not to.is_screen)
+    about = " · ".join(part for part in (session.flavor, terminal.plain(repo_name(session)), when) if part)
+    title = to.fit(answer.words(session.title) or "(no title)", len(about) + 2)
+    return f"{to.style(title, 'bold')}  {to.style(about, 'dim')}"
+
+
+def _hit_line(to: Terminal, hit: Hit, name: str) -> str:
+    place = f"{terminal.plain(name)}#{hit.event.seq}"
+    age = times.when(hit.event.ts, times.now(), absolute=not to.is_screen)
+    head = f"  {to.style(place, 'cyan')}  {to.style(age, 'dim')}  "
+    used = terminal.width_of(place) + len(age) + 6
+    return head + _marked(to, hit, None if to.width is None else max(20, to.width - used))
+
+
+def _marked(to: Terminal, hit: Hit, width: int | None) -> str:
+    """The snippet with its matches marked; on a narrow screen the part around the first of them."""
+    text, marks = hit.snippet, hit.marks
+    start = 0
+    if width is not None and marks and marks[0][1] > width - 4:
+        start = max(0, marks[0][0] - width // 3)
+    pieces: list[tuple[str, bool]] = [("…", False)] if start else []
+    at = start
+    for begin, end in marks:
+        if end <= at:
+            continue
+        pieces += [(text[at : max(at, begin)], False), (text[max(at, begin) : end], True)]
+        at = end
+    pieces.append((text[at:], False))
+    return _cut_pieces(to, pieces, width)
+
+
+def _cut_pieces(to: Terminal, pieces: list[tuple[str, bool]], width: int | None) -> str:
+    shown, left = [], width
+    for raw, is_match in pieces:
+        text = terminal.plain(raw)
+        is_too_long = left is not None and terminal.width_of(text) > left
+        if left is not None:
+            text = terminal.cut(text, left)
+            left -= terminal.width_of(text)
+        shown.append(to.style(text, "mark") if is_match else text)
+        if is_too_long:
+            break
+    return "".join(shown)

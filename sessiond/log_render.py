@@ -1,0 +1,144 @@
+"""What a log line looks like, and what may stand in it.
+
+The rule: an event is a fixed name in the past tense, its fields are facts about the work. The words that people and
+agents wrote never enter a log. Whoever writes a log call keeps to it; what is here is the net below: fields that
+usually carry content are dropped by name, long values are cut, an exception's message loses what it quotes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import traceback
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import structlog
+
+from sessiond.mask import Masker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, MutableMapping
+
+CONTENT = frozenset({"text", "summary", "data", "line", "payload"})
+MAX_VALUE_CHARS = 300
+MAX_LINE_BYTES = 16_384
+_FRAMES = 20
+_PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  # as syslog counts
+
+_CONTROLS = {c: f"\\x{c:02x}" for c in (*range(0x20), *range(0x7F, 0xA0))}
+_QUOTED = re.compile(r"""'[^']*+'|"[^"]*+"|`[^`]*+`""")
+_NAME = re.compile(r".[\w./:-]{0,40}.")
+_mask = Masker().mask
+
+
+def cut(text: str, limit: int = MAX_VALUE_CHARS) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def guard(fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """The fields without content, the exception in words, every value of a bounded length."""
+    error = _exception_of(fields.pop("exc_info", None))
+    fields.pop("stack_info", None)
+    clean = _bounded(fields, depth=0)
+    if error is not None:
+        clean["exception"] = exception_text(error)
+    return clean
+
+
+def _bounded(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return cut(value)
+    if isinstance(value, dict):
+        if depth > 5:
+            return "…"
+        return {str(k): _bounded(v, depth + 1) for k, v in value.items() if k not in CONTENT}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_bounded(each, depth + 1) for each in list(value)[:100]] if depth <= 5 else "…"
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return cut(str(value))
+
+
+def _exception_of(exc_info: Any) -> BaseException | None:
+    if isinstance(exc_info, BaseException):
+        return exc_info
+    if isinstance(exc_info, tuple):
+        return exc_info[1] if len(exc_info) == 3 and isinstance(exc_info[1], BaseException) else None
+    if exc_info:
+        import sys  # noqa: PLC0415 - only here, only when an exception is being handled
+
+        return sys.exc_info()[1]
+    return None
+
+
+def exception_text(error: BaseException) -> str:
+    """Type, message and the last frames of an exception and of what caused it; never a local variable."""
+    parts: list[str] = []
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen and len(parts) < 5:
+        seen.add(id(current))
+        frames = traceback.extract_tb(current.__traceback__)[-_FRAMES:]
+        where = "".join(f"  {f.filename}:{f.lineno} {f.name}\n" for f in frames)
+        parts.append(f"{type(current).__qualname__}: {_message(current)}\n{where}")
+        hidden = current.__suppress_context__ or current.__context__ is None
+        current = current.__cause__ or (None if hidden else current.__context__)
+    return "caused by ".join(parts).rstrip("\n")
+
+
+def _message(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - whatever it is, it must not hide the exception that it is about
+        return "(no message)"
+    return _mask(cut(_QUOTED.sub(lambda m: m[0] if _NAME.fullmatch(m[0]) else "'…'", text)))
+
+
+def render_json(fields: MutableMapping[str, Any]) -> bytes:
+    """One line of JSON, whatever the fields hold."""
+    try:
+        line = orjson.dumps(fields, default=str, option=orjson.OPT_NON_STR_KEYS)
+    except TypeError:  # a lone surrogate of a file name, an integer beyond 64 bits
+        line = json.dumps(fields, default=str).encode("ascii")
+    if len(line) > MAX_LINE_BYTES:
+        kept = {key: fields[key] for key in ("timestamp", "level", "event", "logger") if key in fields}
+        line = orjson.dumps({**kept, "cut": True}, default=str)
+    return line + b"\n"
+
+
+def console_renderer(*, colors: bool) -> Callable[[MutableMapping[str, Any]], bytes]:
+    """For eyes; nothing in it can act on the terminal."""
+    renderer = structlog.dev.ConsoleRenderer(
+        colors=colors, pad_event_to=24, sort_keys=False, exception_formatter=structlog.dev.plain_traceback
+    )
+
+    def render(fields: MutableMapping[str, Any]) -> bytes:
+        safe = {key: _without_controls(key, value) for key, value in fields.items()}
+        text = renderer(None, "", safe)
+        return cut(str(text), MAX_LINE_BYTES).encode("utf-8", "backslashreplace") + b"\n"
+
+    return render
+
+
+def _without_controls(key: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value if value is None or isinstance(value, bool | int | float) else str(value).translate(_CONTROLS)
+    if key == "exception":
+        return "\n".join(part.translate(_CONTROLS) for part in value.split("\n"))
+    return value.translate(_CONTROLS)
+
+
+def for_journal(line: bytes, level: str) -> bytes:
+    """The priority in front of every line, as journald reads it."""
+    prefix = b"<%d>" % _PRIORITIES.get(level, 6)
+    return b"".join(prefix + each for each in line.splitlines(keepends=True))
+
+
+def now_utc() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def now_local() -> str:
+    return datetime.now(UTC).astimezone().strftime("%H:%M:%S")
