@@ -65,7 +65,7 @@ class Daemon:
     def serve(self, screen: Callable[[Callable[[], dict[str, Any]]], AbstractContextManager[None]] | None) -> int:
         with ExitStack() as stack:
             self._start(stack)
-            with screen(self.report.screen) if screen is not None else _nothing():
+            with screen(self.report.status) if screen is not None else _nothing():
                 self._watch_over()
             self.notifier.stopping()
             self._log.info("stopping")

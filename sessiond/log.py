@@ -10,18 +10,16 @@ warnings of the libraries come the same way. The same event again and again is h
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import sys
-import threading
-import time
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import structlog
 
-from sessiond.log_render import console_renderer, cut, for_journal, guard, now_local, now_utc, render_json
+from sessiond.log_libraries import route_libraries
+from sessiond.log_limit import RateLimit
+from sessiond.log_render import console_renderer, for_journal, guard, now_local, now_utc, render_json
 from sessiond.log_sink import Sink
 from sessiond.paths import environment
 
@@ -79,7 +77,13 @@ def setup(
     structlog.configure(
         processors=[_limit, _render], wrapper_class=Log, logger_factory=_Outlet, cache_logger_on_first_use=True
     )
-    return _route_libraries(level)
+    stop_routing = route_libraries(level)
+
+    def finish() -> None:
+        stop_routing()
+        flush()
+
+    return finish
 
 
 def dropped() -> int:
@@ -180,43 +184,11 @@ def _dropped_notice(lines: int) -> bytes:
     return for_journal(line, "warning") if output.is_journal else line
 
 
-# --- the same event again and again ---------------------------------------------------------------
-
-
-class RateLimit:
-    """For each key `burst` in `per_seconds`; says with the next one how many were held back."""
-
-    MAX_KEYS = 1000
-
-    def __init__(self, burst: int = 20, per_seconds: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
-        self._burst, self._per_seconds, self._clock = burst, per_seconds, clock
-        self._windows: dict[Any, list[float]] = {}  # key -> [began, let through, held back]
-        self._lock = threading.Lock()
-
-    def allow(self, key: Any) -> int | None:
-        """How many were held back before this one; None: hold this one back too."""
-        now = self._clock()
-        with self._lock:
-            window = self._windows.get(key)
-            if window is None or now - window[0] >= self._per_seconds:
-                held = int(window[2]) if window else 0
-                self._windows.pop(key, None)
-                if len(self._windows) >= self.MAX_KEYS:
-                    del self._windows[next(iter(self._windows))]
-                self._windows[key] = [now, 1, 0]
-                return held
-            if window[1] < self._burst:
-                window[1] += 1
-                return 0
-            window[2] += 1
-            return None
-
-
 _rate = RateLimit()
 
 
 def _limit(logger: _Outlet, level: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    key = fields.pop("_key", None) or (logger.name, fields["event"], fields.get("trouble"))
+    key = fields.pop("_key", None) or (logger.name, fields["event"])
     if level == "debug":  # who asks for everything gets everything
         return fields
     held = _rate.allow(key)
@@ -225,58 +197,3 @@ def _limit(logger: _Outlet, level: str, fields: MutableMapping[str, Any]) -> Mut
     if held:
         fields["held_back"] = held
     return fields
-
-
-# --- what the libraries say -----------------------------------------------------------------------
-
-
-class _Route(logging.Handler):
-    """Messages of the libraries; the template tells which are the same."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            level = next((name for name, number in _NUMBERS.items() if number >= record.levelno), "critical")
-            say = getattr(structlog.get_logger(record.name), level)
-            key = (record.name, str(record.msg)[:200])
-            say("library_message", detail=cut(record.getMessage()), exc_info=record.exc_info, _key=key)
-        except Exception:  # noqa: BLE001 - a library's bad format string is not worth a crash
-            return
-
-
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,  # noqa: ARG001 - the signature of warnings.showwarning
-    line: str | None = None,  # noqa: ARG001
-) -> None:
-    structlog.get_logger("warnings").warning(
-        "python_warning", category=category.__name__, at=f"{filename}:{lineno}", detail=cut(str(message)),
-        _key=(category, filename, lineno),
-    )  # fmt: skip
-
-
-def _route_libraries(level: Level) -> Callable[[], None]:
-    root = logging.getLogger()
-    for old in [handler for handler in root.handlers if isinstance(handler, _Route)]:
-        root.removeHandler(old)
-    route, before, show_before = _Route(), root.level, warnings.showwarning
-    root.addHandler(route)
-    root.setLevel(logging.INFO if level == "debug" else logging.WARNING)
-    warnings.showwarning = _show_warning
-    # watchdog's warnings repeat all its watches, tens of kilobytes each. "always" does not keep them: any other action
-    # stores each text for good, to know it again.
-    warnings.filterwarnings("always", category=RuntimeWarning, module=r"watchdog\.")
-
-    def stop() -> None:
-        root.removeHandler(route)
-        root.setLevel(before)
-        if warnings.showwarning is _show_warning:
-            warnings.showwarning = show_before if show_before is not _show_warning else _ORIGINAL_SHOW
-        flush()
-
-    return stop
-
-
-_ORIGINAL_SHOW = warnings.showwarning

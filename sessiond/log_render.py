@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import traceback
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -41,7 +42,7 @@ def guard(fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """The fields without content, the exception in words, every value of a bounded length."""
     error = _exception_of(fields.pop("exc_info", None))
     fields.pop("stack_info", None)
-    clean = _bounded(fields, depth=0)
+    clean: dict[str, Any] = _bounded(dict(fields), depth=0)
     if error is not None:
         clean["exception"] = exception_text(error)
     return clean
@@ -67,8 +68,6 @@ def _exception_of(exc_info: Any) -> BaseException | None:
     if isinstance(exc_info, tuple):
         return exc_info[1] if len(exc_info) == 3 and isinstance(exc_info[1], BaseException) else None
     if exc_info:
-        import sys  # noqa: PLC0415 - only here, only when an exception is being handled
-
         return sys.exc_info()[1]
     return None
 

@@ -87,21 +87,21 @@ class Sink:
                     self._changed.wait()
                 if not self._waiting:
                     return
-                lines = self._take()
+                lines, told = self._take(), self._untold
+                self._untold = 0
             try:
-                self._write(b"".join(lines))
+                self._write((self._notice(told) if told else b"") + b"".join(lines))
             except (OSError, ValueError):  # the reader is gone, the disk is full, the stream was closed
                 with self._changed:
                     self._drop(len(lines))
+                    self._untold += told
             with self._changed:
                 self._in_flight = 0
                 self._changed.notify_all()
 
     def _take(self) -> list[bytes]:
-        lines, size = [], 0
-        if self._untold:
-            lines.append(self._notice(self._untold))
-            self._untold = 0
+        lines: list[bytes] = []
+        size = 0
         while self._waiting and size < _BATCH_BYTES:
             size += len(self._waiting[0])
             lines.append(self._waiting.popleft())

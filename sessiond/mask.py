@@ -124,10 +124,9 @@ def _mask_cut_key(text: str) -> str:
     parts: list[str] = []
     at = 0
     for end in patterns.PEM_END.finditer(text):
-        before = text[max(at, end.start() - 16_384) : end.start()]  # no key is longer
-        tail = patterns.PEM_TAIL.search(before)
-        kept = end.start() - (len(tail[0]) if tail else 0)
-        parts += [text[at:kept], "[masked:private-key]"]
+        before = text[at : end.start()]
+        tail = patterns.PEM_TAIL_REVERSED.match(before[::-1])
+        parts += [before[: len(before) - (tail.end() if tail else 0)], "[masked:private-key]"]
         at = end.end()
     return "".join(parts) + text[at:]
 

@@ -52,8 +52,11 @@ AFTER_HYPHEN = re.compile(
 
 PEM_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}?PRIVATE KEY(?: BLOCK)?-----")
 PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,40}?PRIVATE KEY(?: BLOCK)?-----")
-# What may stand before an END whose BEGIN was cut off: long lines of base64 and a last one of any length.
-PEM_TAIL = re.compile(r"(?<![A-Za-z0-9+/=])(?:[A-Za-z0-9+/]{16,}+(?:\s|\\[nr])*+)*+[A-Za-z0-9+/]*+=*+(?:\s|\\[nr])*+\Z")
+# What may stand before an END whose BEGIN was cut off: long lines of base64 and a last one of any length. To be matched
+# at the start of the text before END turned round: looking for its beginning forwards would take quadratic time.
+_BREAK = r"(?:\s|[nr]\\)"
+_BASE64 = r"(?:[A-Za-z0-9+/](?!\\))"
+PEM_TAIL_REVERSED = re.compile(rf"{_BREAK}*+=*+{_BASE64}*+(?:{_BREAK}++{_BASE64}{{16,}}+)*+")
 
 WEBHOOK = re.compile(
     r"(?P<keep>hooks\.slack\.com/services/|discord(?:app)?\.com/api/webhooks/[0-9]{5,25}/)(?P<webhook>[\w/-]{20,}+)",

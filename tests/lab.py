@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sessiond import config as configuration, paths as places
 from sessiond.adapters import adapters, register_flavors
+from sessiond.errors import NotRunning
 from sessiond.intake.pipeline import Pipeline
+from sessiond.serve.client import Client
 from sessiond.store import archive, reader
 from sessiond.store.connect import open_reader, rows
 from sessiond.trouble import Troubles
@@ -69,6 +74,45 @@ class Lab:
             return pipeline.run_once(lambda _: None)
         finally:
             pipeline.stop()
+
+    def start_daemon(self, *, config: str | None = None) -> subprocess.Popen:
+        """The real daemon in a process of its own; not yet ready when this returns."""
+        if config is not None:
+            self.write_config(config)
+        with (self.folder / "daemon.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "sessiond", "run"], env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    @contextmanager
+    def daemon(self, *, config: str | None = None):
+        process = self.start_daemon(config=config)
+        try:
+            until(lambda: self.status() or process.poll() is not None, what="the daemon's answer")
+            assert process.poll() is None, (self.folder / "daemon.log").read_text()
+            yield process
+        finally:
+            if process.poll() is None:
+                process.terminate()
+            process.wait(10)
+
+    def call(self, method: str, **params):
+        return Client(self.paths.socket).call(method, **params)
+
+    def status(self) -> dict | None:
+        try:
+            return self.call("status")
+        except NotRunning:
+            return None
+
+    def ingest_through_daemon(self) -> None:
+        ticket = self.call("ingest")["ticket"]
+        until(lambda: self.call("ingested", ticket=ticket)["done"])
+
+    def cli(self, *words: str, **kept) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [sys.executable, "-m", "sessiond", *words], env=self.env, capture_output=True, text=True, timeout=60, **kept
+        )
 
     @contextmanager
     def store(self):
@@ -146,8 +190,6 @@ def append(path: Path, data: bytes) -> None:
 
 def until(condition, seconds: float = 20.0, what: str = "the condition"):
     """Wait for a condition with a deadline; returns what it returned."""
-    import time
-
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         if time.monotonic() > deadline:

@@ -122,6 +122,14 @@ def test_files_are_laid_one_over_the_other_and_each_value_knows_its_file(home):
     assert loaded.origins["retention.hard_cap"] == "default"
 
 
+def test_drop_ins_are_read_in_the_order_of_their_names(home):
+    for number in (5, 2, 9, 1, 7, 3, 8, 4, 6):
+        home.write(f".config/sessiond/config.d/{number}0.toml", f"[search]\nmax_chars = {number}\n")
+    loaded = home.load()
+    assert [path.name for path in loaded.files] == [f"{number}0.toml" for number in range(1, 10)]
+    assert loaded.config.search.max_chars == 9
+
+
 def test_the_named_file_wins_over_the_variable_and_that_over_the_users_own(home):
     home.main('[log]\nlevel = "error"\n')
     by_variable = home.write("v/v.toml", '[log]\nlevel = "debug"\n')

@@ -73,6 +73,7 @@ SECRETS = [
     (PEM.replace("RSA", "OPENSSH").replace("\n", " "), "[masked:private-key]"),
     ("key: " + PEM[:70], "key: [masked:private-key]"),
     ("the end " + PEM[100:], "the end [masked:private-key]"),
+    ("the end " + PEM[100:].replace("\n", "\\n"), "the end [masked:private-key]"),
     (f"{PEM} and {PEM}", "[masked:private-key] and [masked:private-key]"),
     ("-----BEGIN PGP PRIVATE KEY BLOCK-----\nx\n-----END PGP PRIVATE KEY BLOCK-----", "[masked:private-key]"),
     # JWTs and headers
@@ -278,6 +279,13 @@ def test_what_a_custom_pattern_lays_bare_is_masked_as_well():
     assert Masker(["foo"]).mask(f"fooghp_{R[:36]}") == "[masked:custom][masked:github-token]"
 
 
+def test_what_a_built_in_pattern_lays_bare_to_the_users_is_masked_as_well():
+    masker = Masker(["^foo"])
+    once = masker.mask(f"{PEM}foo")
+    assert once == "[masked:private-key][masked:custom]"
+    assert masker.mask(once) == once
+
+
 def test_json_is_masked_in_values_and_names():
     value = {
         "text": f"ghp_{R[:36]}",
@@ -350,7 +358,8 @@ ADVERSARIES = [
 @pytest.mark.parametrize("piece", ADVERSARIES)
 def test_a_megabyte_of_anything_takes_less_than_a_second(piece):
     text = (piece * (1_000_000 // len(piece) + 1))[:1_000_000]
-    for attack in (text, f"password= {text}@://-----END RSA PRIVATE KEY-----"):
+    end = "-----END RSA PRIVATE KEY-----"
+    for attack in (text, f"password= {text[:500_000]}@://{end}{text[:500_000]}{end}"):
         start = time.process_time()
         mask(attack)
         assert time.process_time() - start < 1.0

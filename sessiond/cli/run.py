@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 import click
 
@@ -37,5 +38,7 @@ def command(context: click.Context, with_log: bool) -> None:
 
     _, masker = locate(context.obj)
     code = daemon.run(context.obj, screen=lambda status: live(lambda: masker.mask_json(status())))
-    terminal.stdout().line("stopped; everything that was read is stored")
+    with suppress(OSError):  # the window may be gone
+        terminal.stdout().line("stopped; everything that was read is stored")
+        sys.stdout.flush()
     context.exit(code)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import signal
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -29,19 +30,31 @@ ASK = (
 
 @contextmanager
 def live(status: Callable[[], Status]) -> Iterator[None]:
-    """The screen, for as long as the daemon works; it is told once more when it stops."""
+    """The screen, for as long as the daemon works; it says so when it stops.
+
+    To a daemon SIGHUP means "read your configuration"; on a screen it means that the window was closed.
+    """
     to = terminal.stdout()
     screen = _Screen(to, status)
     console = Console(file=to.stream, no_color=not to.has_colour, highlight=False, markup=False, emoji=False)
-    with Live(
+    picture = Live(
         console=console,
         get_renderable=screen.draw,
         refresh_per_second=DRAWN_PER_SECOND,
         redirect_stdout=False,
         vertical_overflow="ellipsis",
-    ):
+    )
+    hang_up = signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+    # A terminal that was closed takes no more pictures; the daemon must stop in order all the same.
+    try:
+        with suppress(OSError):
+            picture.start(refresh=True)
         yield
+    finally:
         screen.is_stopping = True
+        with suppress(OSError):
+            picture.stop()
+        signal.signal(signal.SIGHUP, hang_up)
 
 
 class _Screen:

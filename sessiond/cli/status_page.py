@@ -5,6 +5,7 @@ Whatever the daemon (an older or newer one) does not tell is left out, not guess
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from sessiond.cli import times
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     Status = Mapping[str, Any]
 
 LABEL = 10
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
 BAR = 24
 STATES = {
     "ready": ("●", "*", "green", "is ready"),
@@ -102,7 +104,10 @@ def state_words(to: Terminal, status: Status) -> str:
 def _headline(to: Terminal, status: Status, now: datetime) -> str:
     up = times.since(status.get("started_at"), now)
     facts = [f"up {up}" if up else "", f"pid {status['pid']}" if status.get("pid") else ""]
-    return state_words(to, status) + to.style("".join(f" · {fact}" for fact in facts if fact), "dim")
+    words = state_words(to, status)
+    room = None if to.width is None else to.width - width_of(_ANSI.sub("", words))
+    about = "".join(f" · {fact}" for fact in facts if fact)
+    return words + to.style(about if room is None else cut(about, max(room, 0)), "dim")
 
 
 def _agents(to: Terminal, status: Status) -> list[str]:
@@ -141,7 +146,7 @@ def _history(to: Terminal, status: Status, now: datetime) -> list[str]:
     percent = float(history.get("percent") or 0)
     total = history.get("total_bytes") or 0
     if percent >= 100:
-        return [f"all read{f' ({format_size(total)})' if total else ''}"]
+        return ["all read"]
     facts = [f"{min(99, int(percent))} %"]
     if total:
         facts.append(f"{format_size(history.get('done_bytes') or 0)} of {format_size(total)}")
@@ -189,17 +194,17 @@ def _intake(status: Status) -> list[str]:
     ]
     lag_bytes, lag_seconds = sources.get("lag_bytes") or 0, sources.get("lag_seconds") or 0
     facts.append(f"{format_size(lag_bytes)} behind ({format_duration(lag_seconds)})" if lag_bytes else "up to date")
-    facts += [f"{sources[name]:,} {words}" for name, words in _SOURCE_WORDS.items() if sources.get(name)]
+    facts += [f"{times.count(sources[name], noun)} {words}" for name, noun, words in _PASSED_OVER if sources.get(name)]
     unknown = sources.get("unknown_types") or {}
     if unknown:
         facts.append(times.count(len(unknown), "unknown record type"))
     counters = status.get("counters") or {}
-    facts += [f"{counters[name]:,} {words}" for name, words in _COUNTER_WORDS.items() if counters.get(name)]
+    if lost := counters.get("data_loss"):
+        facts.append(f"{times.count(lost, 'report')} of LOST DATA")
     return [" · ".join(facts)]
 
 
-_SOURCE_WORDS = {"rejected": "lines rejected", "gone": "files gone", "excluded": "files excluded"}
-_COUNTER_WORDS = {"data_loss": "DATA LOSSES"}
+_PASSED_OVER = (("rejected", "line", "rejected"), ("gone", "file", "gone"), ("excluded", "file", "excluded"))
 
 
 def _passes(status: Status, now: datetime) -> list[str]:

@@ -28,9 +28,11 @@ def open_writer(path: Path, *, cache_kib: int = 16_384) -> apsw.Connection:
     _create_private(path)
     db = _open(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     db.set_busy_timeout(BUSY_MS)
-    # auto_vacuum counts only if it is set before the first table is made.
-    db.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    db.execute("PRAGMA journal_mode = WAL")
+    if value(db, "PRAGMA page_count") == 0:
+        # It counts only if set before the first table is made, and setting it again would write for nothing.
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    if value(db, "PRAGMA journal_mode") != "wal":
+        db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA foreign_keys = ON")
     db.execute("PRAGMA secure_delete = ON")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
 from sessiond import paths as places
 from sessiond.cli import main
 from sessiond.serve.server import Server
@@ -23,7 +24,7 @@ from sessiond.serve.server import Server
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECRET = "ghp_" + "0123456789abcdefghij0123456789abcdef"
 ESCAPE = "\x1b]0;owned\x07\x1b[2J\u202egnp.exe"
-SHOP, BLOG = "a3f9c2d1-0000-4000-8000-000000000001", "a3f9c2d1-0000-4000-8000-000000000002"
+SHOP, BLOG = "a3f9c2d1-0000-4000-8000-000000000001", "a3f9c2d1-1000-4000-8000-000000000002"
 
 
 class Said(NamedTuple):

@@ -16,7 +16,7 @@ def test_help_groups_the_verbs_and_gives_examples(sessiond):
 
     places = [
         said.out.index(word)
-        for word in ("Ask:", "status", "Keep:", "restore", "Run:", "config", "Upkeep:", "ingest", "Examples:")
+        for word in ("Ask:", "  status", "Keep:", "  restore", "Run:", "  config", "Upkeep:", "  ingest", "Examples:")
     ]
     assert said.code == 0
     assert places == sorted(places)
