@@ -7,6 +7,7 @@ is armed; history is read afterwards.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -83,7 +84,8 @@ class Daemon:
         self.loaded = self._load()
         self.loaded_at = datetime.now(UTC)
         self.paths = places.resolve(self._env, self.loaded.config.store.path)
-        self._set_up_log(stack)
+        stack.callback(logging.flush, 1.0)
+        self._apply()
         self._install_signals(stack)
         self.pipeline = Pipeline(self.loaded.config, self.paths, self.troubles, self._env, beat=self._beat)
         stack.callback(self.pipeline.stop)
@@ -93,15 +95,15 @@ class Daemon:
         self._log.info("started", pid=os.getpid(), version=__version__, agents=len(self.pipeline.roots))
         self.notifier.ready("watching")
 
-    def _set_up_log(self, stack: ExitStack) -> None:
+    def _apply(self) -> None:
+        """What the configuration says about the daemon itself; the rest is the pipeline's."""
         settings = self.loaded.config.log
-        level = "error" if self._is_quiet else settings.level
-        stack.callback(logging.setup(level=level, format=settings.format))
+        logging.setup(level="error" if self._is_quiet else settings.level, format=settings.format)
+        self._mask = Masker(self.loaded.config.privacy.mask)
         for warning in self.loaded.warnings:
             self._log.warning("configuration_warning", detail=warning)
 
     def _start_socket(self, stack: ExitStack) -> None:
-        mask = Masker(self.loaded.config.privacy.mask)
         methods = {
             "status": lambda _: self.report.status(),
             "freshness": lambda _: self.report.freshness(),
@@ -111,11 +113,18 @@ class Daemon:
             "changes": self._changes,
         }
         server = Server(
-            self.paths.socket, methods, version=__version__, on_error=self._say_error, reply_filter=mask.mask_json
+            self.paths.socket,
+            methods,
+            version=__version__,
+            on_error=self._say_error,
+            reply_filter=self._masked,
         )
         server.start()
         stack.callback(server.stop)
         self.server = server
+
+    def _masked(self, reply: Any) -> Any:
+        return self._mask.mask_json(reply)  # by the rules of now: a reload may bring others
 
     # --- while it runs --------------------------------------------------------------------------
 
@@ -149,7 +158,7 @@ class Daemon:
             self._exit_code = Busy.exit_code
             self._stop_asked = True
         elif not self.server.is_in_place():
-            self.troubles.report("socket", f"{self.paths.socket} was removed", "sessiond service restart")
+            self.troubles.report("socket", f"{self.paths.socket} was removed", "restart the daemon")
 
     def _beat(self) -> None:
         if self._beat_every is not None and time.monotonic() >= self._next_beat:
@@ -165,7 +174,11 @@ class Daemon:
     # --- configuration --------------------------------------------------------------------------
 
     def _load(self) -> Loaded:
-        return configuration.load(self._config_file, self._env, set(adapters()))
+        loaded = configuration.load(self._config_file, self._env, set(adapters()))
+        folder = places.resolve(self._env, loaded.config.store.path).store.parent
+        if folder.is_dir():  # what "auto" comes to is known only with the disk: a mistake must show now
+            loaded.config.retention.caps(shutil.disk_usage(folder).total)
+        return loaded
 
     def reload(self) -> dict[str, Any]:
         """Take over a changed configuration; the old one stays in force when the new one is bad."""
@@ -181,6 +194,7 @@ class Daemon:
             finally:
                 self.notifier.ready()
             self.loaded, self.loaded_at, self.config_error = loaded, datetime.now(UTC), None
+            self._apply()
             self.troubles.report("configuration", None)
             self._log.info("configuration_loaded", files=len(loaded.files))
             path = None if loaded.path is None else str(loaded.path)

@@ -31,15 +31,15 @@ class UsageError(SessiondError):
     exit_code = 2
 
 
-class NotRunning(SessiondError):  # noqa: N818 - reads as the sentence it is
+class NotRunning(SessiondError):
     exit_code = 69
 
 
-class Busy(SessiondError):  # noqa: N818
+class Busy(SessiondError):
     exit_code = 75
 
 
-class Forbidden(SessiondError):  # noqa: N818
+class Forbidden(SessiondError):
     exit_code = 77
 
 
@@ -47,7 +47,7 @@ class ConfigError(SessiondError):
     exit_code = 78
 
 
-class BadRecord(ValueError):  # noqa: N818
+class BadRecord(ValueError):
     """One line that cannot be used; `reason` is a fixed word such as `not_json`, never content."""
 
     def __init__(self, reason: str) -> None:

@@ -81,7 +81,11 @@ class Lab:
             self.write_config(config)
         with (self.folder / "daemon.log").open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "sessiond", "run"], env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [sys.executable, "-m", "sessiond", "run"],
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
 
     @contextmanager

@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+
 from lab import Lab, user_line
 
 FILES = 5
@@ -37,7 +38,11 @@ class Writers:
         chance = random.Random(seed * FILES + number)
         with self.paths[number].open("ab", buffering=0) as file:
             while not self._stop.is_set():
-                line = user_line(self.lines[number], f"line {self.lines[number]} é{'x' * chance.choice((0, 10, 3000))}", session=f"k{number}")
+                line = user_line(
+                    self.lines[number],
+                    f"line {self.lines[number]} é{'x' * chance.choice((0, 10, 3000))}",
+                    session=f"k{number}",
+                )
                 cut = chance.randrange(len(line))
                 file.write(line[:cut])
                 if chance.random() < 0.2:
@@ -64,7 +69,9 @@ def kill_again_and_again(lab: Lab, kills: int, seed: int) -> dict[str, float]:
         assert data.count(b"\n") == writers.lines[number]
         said = [event.summary.split(" é")[0] for event in lab.events(f"claude:k{number}")]
         assert said == [f"line {n}" for n in range(writers.lines[number])]
-        assert [event.parent_seq for event in lab.events(f"claude:k{number}")][1:] == list(range(1, writers.lines[number]))
+        assert [event.parent_seq for event in lab.events(f"claude:k{number}")][1:] == list(
+            range(1, writers.lines[number])
+        )
     return {"kills": kills, "lines": sum(writers.lines), "seconds": time.monotonic() - began}
 
 

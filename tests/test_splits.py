@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
 
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
-from lab import Lab, user_line
+from lab import Lab, append, user_line
 
+MTIME = 1_790_000_000_000_000_000
 SAMPLES = Path(__file__).parent / "adapters" / "samples"
 
 
@@ -45,8 +47,8 @@ def rows_after(writes: list[bytes], flavor: str) -> tuple:
         else:
             path = lab.codex_file("rollout-2026-01-02T03-04-05-0190aaaa-bbbb-7ccc-8ddd-eeeeeeeeeeee")
         for piece in writes:
-            with path.open("ab") as file:
-                file.write(piece)
+            append(path, piece)
+            os.utime(path, ns=(MTIME, MTIME))  # flat codex records have no time but the file's
             lab.ingest()
         sessions = {
             uid: (s.events, s.cost, s.title, s.cwd, s.git_branch, s.model, s.started_at, s.ended_at, s.parent_uid)

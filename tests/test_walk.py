@@ -8,6 +8,7 @@ import signal
 import time
 
 import pytest
+
 from lab import append, until, user_line
 
 
@@ -104,7 +105,14 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(lab):
     (folder / "folder.jsonl").mkdir()
     (folder / "away").symlink_to("/etc")
     lab.claude_file("bad").write_bytes(
-        b"{broken\n" + b"x" * 9_000_000 + b"\n" + bytes(5000) + b"\n[]\n" + b'{"a": NaN}\n' + b"\xff\xfe\n" + user_line(0, "after", session="bad")
+        b"{broken\n"
+        + b"x" * 9_000_000
+        + b"\n"
+        + bytes(5000)
+        + b"\n[]\n"
+        + b'{"a": NaN}\n'
+        + b"\xff\xfe\n"
+        + user_line(0, "after", session="bad")
     )
     lab.claude_file("good").write_bytes(user_line(0, "fine", session="good"))
     with lab.daemon():

@@ -54,7 +54,7 @@ def token_count(payload: dict[str, Any], reading: Reading) -> None:
     last = _numbers(payload["info"].get("last_token_usage"))
     if previous is None and last is not None and _vector(last) != vector and reading.is_replay():
         carry["cut"] = True  # only its parent's last turns were copied: no prefix to know them by
-    carry[chain] = digest(carry.get(chain, carry.get("seed", "")), vector)
+    carry[chain] = digest(str(carry.get(chain, carry.get("seed", ""))), vector)
     carry[before] = vector
     if "cut" in carry and reading.is_replay():
         return

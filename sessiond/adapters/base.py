@@ -47,7 +47,7 @@ class Claim:
     seed: Mapping[str, str] = field(default_factory=dict)  # what `carry` begins with: what only the path says
 
 
-class NeedMore(Exception):  # noqa: N818 - reads as the sentence it is
+class NeedMore(Exception):
     """From `claims`: the file may be ours, but its first lines must say whose session it is. Ask again later."""
 
 

@@ -33,6 +33,10 @@ class Answer(NamedTuple):
         """Text from outside as it may be shown: without secrets, without anything a terminal would act upon."""
         return terminal.plain(self.masker.mask(text)) if text else ""
 
+    def path(self, text: str | None) -> str:
+        """The same for a path, below the home with `~`."""
+        return terminal.shown_path(self.masker.mask(text)) if text else ""
+
     def print_json(self, value: Any) -> None:
         print_json(self.masker.mask_json(value))
 
@@ -49,15 +53,13 @@ class Answer(NamedTuple):
 def answering(config_file: Path | None) -> Iterator[Answer]:
     """The store for as long as the verb needs it; afterwards one line on stderr if the answer may be old."""
     # Late: only verbs that read the store pay for SQLite.
-    from sessiond import adapters
     from sessiond.store import connect, reader
 
     paths, masker = locate(config_file)
     fresh = freshness.look(paths)
     db = connect.open_reader(paths.store)
     try:
-        adapters.register_flavors()
-        reader.register_flavors(db)
+        reader.register_flavors(db)  # those of the store: loading every adapter would double the time of a short answer
         yield Answer(db, paths, masker, fresh)
     finally:
         db.close()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from sessiond import model, paths
+from sessiond import adapters, model, paths
 from sessiond.cli import times
 from sessiond.errors import SessiondError, UsageError
 from sessiond.intake.repo import find_repo
@@ -87,12 +87,8 @@ def which(function: F) -> F:
 
 def wanted(db: apsw.Connection, given: dict[str, Any], **more: Any) -> reader.Wanted:
     """What `which` was given, as the reader takes it."""
-    known = set(model.FLAVORS) | set(glance.flavors(db))
     for agent in given["agents"]:
-        if agent not in known:
-            near = difflib.get_close_matches(agent, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(known))}"
-            raise UsageError(f"there is no agent {agent}", hint=hint)
+        _check_agent(agent)
     models = [name for name in glance.models(db) for part in given["models"] if part.lower() in name.lower()]
     return reader.Wanted(
         agents=given["agents"],
@@ -102,6 +98,15 @@ def wanted(db: apsw.Connection, given: dict[str, Any], **more: Any) -> reader.Wa
         outcomes=given["outcomes"],
         **more,
     )
+
+
+def _check_agent(name: str) -> None:
+    if name not in model.FLAVORS:  # not in the store yet: it may be an agent nevertheless
+        adapters.register_flavors()
+    if name not in model.FLAVORS:
+        near = difflib.get_close_matches(name, model.FLAVORS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(model.FLAVORS))}"
+        raise UsageError(f"there is no agent {name}", hint=hint)
 
 
 def is_any(given: dict[str, Any]) -> bool:

@@ -116,7 +116,7 @@ def _print(answer: Answer, to: Terminal, hits: list[Hit], titled: dict[str, Sess
 
 def _headline(answer: Answer, to: Terminal, session: Session) -> str:
     when = times.when(session.last_event_at, times.now(), absolute=not to.is_screen)
-    about = " · ".join(part for part in (session.flavor, terminal.plain(repo_name(session)), when) if part)
+    about = " · ".join(part for part in (session.flavor, answer.words(repo_name(session)), when) if part)
     title = to.fit(answer.words(session.title) or "(no title)", len(about) + 2)
     return f"{to.style(title, 'bold')}  {to.style(about, 'dim')}"
 

@@ -105,7 +105,7 @@ def _row(answer: Answer, to: Terminal, session: Session, names: dict[str, str]) 
     return (
         times.when(session.last_event_at or session.discovered_at, times.now(), absolute=not to.is_screen),
         session.flavor,
-        repo_name(session) if to.is_screen else answer.words(session.repo) or "-",
+        answer.words(repo_name(session)) if to.is_screen else answer.words(session.repo) or "-",
         answer.words(session.title) or "-",
         "" if session.outcome == "unknown" and to.is_screen else session.outcome.value,
         times.number(session.cost.turns),

@@ -99,9 +99,9 @@ def _facts(answer: Answer, to: Terminal, session: Session) -> Iterator[tuple[str
     yield "agent", agent + (" · sub-agent" if session.is_sidechain else "")
     if session.repo or session.cwd:
         branch = f" · {words(session.git_branch)}" if session.git_branch else ""
-        yield "repo", terminal.shown_path(session.repo or session.cwd) + branch
+        yield "repo", answer.path(session.repo or session.cwd) + branch
     if session.cwd and session.cwd != session.repo:
-        yield "folder", terminal.shown_path(session.cwd)
+        yield "folder", answer.path(session.cwd)
     yield "when", _when(session, to)
     yield "outcome", _outcome(answer, to, session)
     yield "work", _work(session)
@@ -113,7 +113,7 @@ def _facts(answer: Answer, to: Terminal, session: Session) -> Iterator[tuple[str
     if session.parent_uid:
         yield "parent", words(session.parent_uid)
     if session.source_path:
-        yield "file", _source(session)
+        yield "file", _source(answer, session)
     marks = [session.state.value, *(["pinned"] if session.pinned else [])]
     yield "state", " · ".join(marks)
 
@@ -152,8 +152,8 @@ def _work(session: Session) -> str:
     return " · ".join(facts) or "nothing counted"
 
 
-def _source(session: Session) -> str:
-    where = terminal.shown_path(session.source_path)
+def _source(answer: Answer, session: Session) -> str:
+    where = answer.path(session.source_path)
     if session.source_gone_at:
         return (
             f"gone since {times.when(session.source_gone_at, times.now())}: {where} (sessiond restore writes it back)"
@@ -168,7 +168,7 @@ def _files(answer: Answer, to: Terminal, uid: str) -> Iterator[str]:
     shown = edited[:FILES_SHOWN] if to.is_screen else edited
     for number, (path, edits) in enumerate(shown):
         times_edited = f" ({edits:,} edits)" if edits > 1 else ""
-        name = terminal.shown_path(answer.masker.mask(path)) + times_edited
+        name = answer.path(path) + times_edited
         yield _row(to, "edited" if number == 0 else "", name)
     if len(edited) > len(shown):
         yield _row(to, "", f"and {len(edited) - len(shown):,} more (--json lists all)")

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from sessiond.intake import rewritten, tail
 from sessiond.intake.parse import Wording, parse
 from sessiond.intake.scan import Seen
-from sessiond.model import Checkpoint, Chunk, Line, Record
+from sessiond.model import Checkpoint, Chunk, Record
 from sessiond.store import archive
 from sessiond.store.commit import Batch
+from sessiond.store.resolve import Place
 from sessiond.store.sources import EXCLUDED, FOREIGN, FORGOTTEN, LIVE, Source
 
 if TYPE_CHECKING:
@@ -66,15 +67,17 @@ class Ingest:
                 return taken
             chunk = replace(chunk, lines=[])  # it is back as it was: a rewritten file is not read a second time
         carry = dict(source.seed) if chunk.restarted else source.carry
-        parsed: list[tuple[Line, list[Record]]] = []
+        parsed: list[tuple[Place, list[Record]]] = []
         rejects = list(chunk.rejects)
         if source.state == LIVE:
             parsed, rejects, carry = parse(self._adapters[source.flavor], chunk, carry, self._wording)
             if found.facts:
                 stated: list[Record] = [each for fact in found.facts for each in self._wording.facts(fact)]
-                parsed.insert(0, (Line(chunk.start, b""), stated))
+                parsed.insert(0, (Place(chunk.start, 0), stated))
         frames = archive.frames_of(chunk) if source.state == LIVE else []
-        self._writer.submit(Batch(source, chunk, parsed, rejects, carry, frames))
+        repaired = sum(line.repaired for line in chunk.lines)
+        light = replace(chunk, data=b"", lines=[])  # up to 8 MiB may wait for the writer: the raw bytes need not
+        self._writer.submit(Batch(source, light, parsed, rejects, carry, frames, len(chunk.lines), repaired))
         source.checkpoint, source.carry = chunk.checkpoint, carry
         source.size, source.mtime_ns = chunk.size, chunk.mtime_ns
         source.pending_bytes = chunk.pending_bytes

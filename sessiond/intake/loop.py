@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sessiond.intake.ingest import Ingest
-    from sessiond.intake.scan import Pace, Root
+    from sessiond.intake.scan import Pace, Root, Seen
     from sessiond.intake.watch import Watch
     from sessiond.store.writer import Writer
     from sessiond.trouble import Troubles
 
 TICK_SECONDS = 1.0
 RETRY_SECONDS = 5.0
+LIVE_SECONDS = 60.0  # a file that was written so shortly before the start is no history
 LOOK_AT_ALL_SECONDS = 3600.0  # a writer may keep size and mtime: once an hour every file's markers are compared
 
 
@@ -96,6 +97,7 @@ class IntakeLoop:
         self.paused_by: str | None = None
         self._folders = [(os.path.realpath(root.folder) + os.sep, root) for root in roots]
         self._waiting: dict[str, float] = {}  # live paths, since when they wait
+        self._backfilling: dict[str, Seen] = {}  # history that waits for its turn, as it was when it was found
         self._failed: deque[tuple[str, Exception]] = deque()
         self._retry: dict[str, float] = {}
         self._unreadable: dict[str, str] = {}
@@ -237,9 +239,7 @@ class IntakeLoop:
         self._unreadable.update(found.unreadable)
         is_first = self.last_sweep.at is None
         for path in (*changes.new, *changes.changed):
-            seen = found.files[path][2]
-            is_history = is_first and seen.mtime_ns / 1e9 < time.time() - 60
-            self._queue(path, seen.size, seen.mtime_ns, is_history=is_history)
+            self._queue(path, found.files[path][2], is_first=is_first)
         if changes.missing:
             self._mark_gone(changes.missing)
         for ticket in tickets:
@@ -249,17 +249,20 @@ class IntakeLoop:
         self._pace.finish(ended, changed=bool(changes), watched=self.watch.health.is_complete)
         self.last_sweep = LastSweep(datetime.now(UTC), ended - began, len(found.files), found.special)
 
-    def _queue(self, path: str, size: int, mtime_ns: int, *, is_history: bool) -> None:
-        known = self._ingest.known.get(path)
-        before = known.size if known is not None and known.size <= size else 0
-        if is_history:
-            if not self.history.total_bytes:
-                self.history.began = time.monotonic()
-            self.history.total_bytes += size - before
-            self.history.left[path] = size - before
-            self.inbox.put(path, Lane.BACKFILL, mtime_ns)
-        else:
+    def _queue(self, path: str, seen: Seen, *, is_first: bool) -> None:
+        if self._backfilling.get(path) == seen:
+            return  # found by an earlier sweep, unchanged since: its turn comes
+        if not is_first or seen.mtime_ns / 1e9 > time.time() - LIVE_SECONDS:
             self._put(path, Lane.LIVE)
+            return
+        known = self._ingest.known.get(path)
+        size = seen.size - (known.size if known is not None and known.size <= seen.size else 0)
+        if not self.history.total_bytes:
+            self.history.began = time.monotonic()
+        self.history.total_bytes += size
+        self.history.left[path] = size
+        self._backfilling[path] = seen
+        self.inbox.put(path, Lane.BACKFILL, seen.mtime_ns)
 
     def _put(self, path: str, lane: Lane) -> None:
         self._waiting.setdefault(path, time.monotonic())
@@ -294,6 +297,7 @@ class IntakeLoop:
 
     def _done(self, path: str) -> None:
         self._waiting.pop(path, None)
+        self._backfilling.pop(path, None)
         self.history.done_bytes += self.history.left.pop(path, 0)
         if self.history.total_bytes and not self.history.left and self.history.ended is None:
             self.history.ended = time.monotonic()

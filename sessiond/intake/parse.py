@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from sessiond.errors import BadRecord
 from sessiond.intake.repo import find_repo
 from sessiond.model import Carry, Chunk, Event, Fact, Line, Patch, Record, Reject
+from sessiond.store.keys import hash_bytes
+from sessiond.store.resolve import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,9 +73,9 @@ class Wording:
 
 def parse(
     adapter: Adapter, chunk: Chunk, carry: Carry, wording: Wording
-) -> tuple[list[tuple[Line, list[Record]]], list[Reject], Carry]:
+) -> tuple[list[tuple[Place, list[Record]]], list[Reject], Carry]:
     """The records of each line, the rejects of the chunk, and the carry after it."""
-    parsed: list[tuple[Line, list[Record]]] = []
+    parsed: list[tuple[Place, list[Record]]] = []
     rejects = list(chunk.rejects)
     for line in chunk.lines:
         trial = dict(carry)  # a line that fails leaves no trace in the carry
@@ -87,5 +89,10 @@ def parse(
             continue
         carry = trial
         if records:
-            parsed.append((line, records))
+            parsed.append((_place(line, records), records))
     return parsed, rejects, carry
+
+
+def _place(line: Line, records: list[Record]) -> Place:
+    is_keyless = any(isinstance(record, Event) and record.key is None for record in records)
+    return Place(line.offset, line.length, hash_bytes(line.data) if is_keyless else None)

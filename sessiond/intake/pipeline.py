@@ -61,7 +61,7 @@ class Pipeline:
         self._beat = beat
         self._mode = mode
         self._log = structlog.get_logger()
-        self._tickets: dict[int, Ticket] = {}
+        self._tickets: dict[int, tuple[Ticket, dict[str, int], float]] = {}
         self.homes: dict[str, list[str]] = {}
         self.writer = Writer(paths.store, on_commit=self._committed, on_failure=self._failed)
         self._db = connect.open_reader(paths.store)  # the loop's own
@@ -85,7 +85,7 @@ class Pipeline:
     def reconfigure(self, config: Config) -> None:
         """Go on under another configuration. The store stays where it is: moving it takes a restart."""
         if config.store.path != self._config.store.path:
-            raise SessiondError("store.path changed", hint="it takes a restart: sessiond service restart")
+            raise SessiondError("store.path changed", hint="it takes a restart of the daemon")
         self.loop.stop()
         self.writer.drain()
         before, self._config = self._config, config
@@ -107,41 +107,43 @@ class Pipeline:
     def ask(self) -> dict[str, Any]:
         """Sweep now; `asked` tells when all that was found is stored and searchable."""
         number = max(self._tickets, default=0) + 1
-        self._tickets[number] = self.loop.ask()
+        self._tickets[number] = (self.loop.ask(), self._totals(), time.monotonic())
         while len(self._tickets) > KEPT_TICKETS:
             del self._tickets[min(self._tickets)]
         return {"ticket": number}
 
     def asked(self, params: dict[str, Any]) -> dict[str, Any]:
-        ticket = self._tickets.get(params.get("ticket", -1))
-        if ticket is None:
+        found = self._tickets.get(params.get("ticket", -1))
+        if found is None:
             raise UsageError("there is no such ticket", hint="ask again: sessiond ingest")
-        done = ticket.is_stored and self.search.position >= self._newest_position()
-        return {"done": done, "sweep_ms": round(self.loop.last_sweep.seconds * 1000, 1), "history": self.history()}
+        ticket, before, began = found
+        if not (ticket.is_stored and self.search.position >= self._newest_position()):
+            return {"done": False, "history": self.history()}
+        after = self._totals()
+        return {
+            **{name: after[name] - before[name] for name in ("lines", "events", "rejected")},
+            "done": True,
+            "history": self.history(),
+            "files": self.loop.last_sweep.found,
+            "bytes": self.loop.history.total_bytes,
+            "sessions": after["sessions"],
+            "sweep_ms": round(self.loop.last_sweep.seconds * 1000, 1),
+            "seconds": round(time.monotonic() - began, 3),
+            "complete": not self._troubles,
+            "degraded": self._troubles.listing(),
+            "as_of": utc(datetime.now(UTC)),
+        }
 
     def run_once(self, on_progress: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
         """One sweep to its end, then what it came to."""
-        began = time.monotonic()
-        before = self._totals()
         self.start()
         number = self.ask()["ticket"]
         while not (state := self.asked({"ticket": number}))["done"]:
             on_progress(state)
             time.sleep(0.02)
         on_progress(state)
-        after = self._totals()
-        names = ("lines", "events", "rejected")
-        return {
-            **{name: after.get(name, 0) - before.get(name, 0) for name in names},
-            "files": self.loop.last_sweep.found,
-            "bytes": self.loop.history.total_bytes,
-            "sessions": after["sessions"],
-            "sweep_ms": state["sweep_ms"],
-            "seconds": round(time.monotonic() - began, 3),
-            "complete": not self._troubles,
-            "degraded": self._troubles.listing(),
-            "as_of": utc(datetime.now(UTC)),
-        }
+        del state["done"], state["history"]
+        return state
 
     def history(self) -> dict[str, Any]:
         """How far the first reading of old files is."""
@@ -161,7 +163,14 @@ class Pipeline:
 
     def _totals(self) -> dict[str, int]:
         with connect.reading(self._paths.store) as db:
-            return {**counts.counters(db), "sessions": counts.sessions(db)["total"]}
+            sessions = counts.sessions(db)
+            counters = counts.counters(db)
+        return {
+            "lines": counters["lines"],
+            "rejected": counters.get("rejected", 0),
+            "events": sessions["events"],
+            "sessions": sessions["total"],
+        }
 
     def _newest_position(self) -> int:
         with connect.reading(self._paths.store) as db:

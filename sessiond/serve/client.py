@@ -20,8 +20,8 @@ _ERRORS: dict[Any, type[SessiondError]] = {
 }
 _REQUEST_ID = 1  # one request per connection
 _RETRY_CONNECT_SECONDS = 0.01
-_START = "start it: sessiond run, or sessiond service start"
-_RESTART = "restart it: sessiond service restart"
+_START = "start it: sessiond run"
+_RESTART = "restart it: stop it, then sessiond run"
 
 
 class Client:
@@ -93,7 +93,7 @@ class Client:
         except (ConnectionError, protocol.TooLong):
             line = None
         if line is None:
-            raise NotRunning("the daemon hung up without an answer", hint="see: sessiond service logs")
+            raise NotRunning("the daemon hung up without an answer", hint="its log says why")
         return self._understand(line)
 
     def _understand(self, line: bytes) -> dict[str, Any]:
@@ -119,7 +119,7 @@ class Client:
         raise _error_from(error)
 
     def _no_answer(self) -> NotRunning:
-        return NotRunning(f"the daemon did not answer within {self.timeout:g} s", hint="see: sessiond service status")
+        return NotRunning(f"the daemon did not answer within {self.timeout:g} s", hint="its log may say why")
 
 
 def _left(deadline: float | None) -> float | None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from sessiond.model import Carry, Chunk, Event, Fact, Line, Link, Patch, Record, Reject, Unknown, Usage, utc
+from sessiond.model import Carry, Chunk, Event, Fact, Link, Patch, Record, Reject, Unknown, Usage, utc
 from sessiond.store import archive, facts, session_row, sources
 from sessiond.store.connect import value
 from sessiond.store.keys import root_of
-from sessiond.store.resolve import Resolver, Tally
+from sessiond.store.resolve import Place, Resolver, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,14 +26,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Batch:
-    """What intake made of one chunk: ready to be written, nothing left to compute."""
+    """What intake made of one chunk: ready to be written, nothing left to compute, and no raw bytes left in it."""
 
     source: Source
     chunk: Chunk
-    parsed: Sequence[tuple[Line, Sequence[Record]]]
+    parsed: Sequence[tuple[Place, Sequence[Record]]]
     rejects: Sequence[Reject]
     carry: Carry
     frames: Sequence[Frame]
+    lines: int = 0
+    repaired: int = 0
     _before: tuple[int | None, int | None, int | None, str | None] | None = None
 
     def roll_forward(self) -> None:
@@ -48,7 +50,7 @@ class Batch:
 
     @property
     def size(self) -> int:
-        return len(self.chunk.data) + 512
+        return self.chunk.checkpoint.offset - self.chunk.start + 512
 
 
 @dataclass(slots=True)
@@ -100,10 +102,10 @@ def commit_chunk(db: apsw.Connection, batch: Batch, counts: Counts, now: datetim
         )
     _write_outbox(db, tally)
     sources.advance(db, source, batch.chunk, batch.carry)
-    counts.lines += len(batch.chunk.lines)
+    counts.lines += batch.lines
     counts.events += tally.events
     counts.replays += tally.replays
-    counts.repaired += sum(line.repaired for line in batch.chunk.lines)
+    counts.repaired += batch.repaired
     counts.rejected += len(batch.rejects)
     counts.blank_lines += batch.chunk.blank_lines
 
@@ -157,14 +159,14 @@ def _write_bytes(db: apsw.Connection, batch: Batch) -> None:
 def _write_records(db: apsw.Connection, batch: Batch, session: SessionRow, counts: Counts, at: str) -> Tally:
     source = batch.source
     resolver = Resolver(db, source, session, root_of(db, session.uid))
-    for line, records in batch.parsed:
+    for place, records in batch.parsed:
         block = 0
         for record in records:
             if isinstance(record, Event):
-                resolver.event(line, block, record)
+                resolver.event(place, block, record)
                 block += 1
             elif isinstance(record, Link):
-                resolver.link(line, record)
+                resolver.link(place, record)
             elif isinstance(record, Usage):
                 resolver.usage(record)
             elif isinstance(record, Patch):

@@ -22,7 +22,8 @@ SELECT count(*),
        ifnull(sum(ingested_at IS NULL), 0),
        ifnull(sum(ingested_at IS NOT NULL AND analyzed_at IS NULL AND evicted_at IS NULL), 0),
        ifnull(sum(analyzed_at IS NOT NULL AND evicted_at IS NULL), 0),
-       ifnull(sum(evicted_at IS NOT NULL), 0)
+       ifnull(sum(evicted_at IS NOT NULL), 0),
+       ifnull(sum(events), 0)
   FROM _session
 """
 _AGENTS = """
@@ -49,7 +50,7 @@ def sources(db: apsw.Connection) -> dict[str, Any]:
 
 
 def sessions(db: apsw.Connection) -> dict[str, int]:
-    names = ("total", "discovered", "ingested", "analyzed", "evicted")
+    names = ("total", "discovered", "ingested", "analyzed", "evicted", "events")
     return dict(zip(names, rows(db, _SESSIONS)[0], strict=True))
 
 

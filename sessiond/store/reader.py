@@ -190,7 +190,7 @@ def _conditions(wanted: Wanted) -> tuple[str, dict[str, Any]]:
     for number, repo in enumerate(wanted.repos):
         bound[f"repo{number}"] = repo
     if wanted.repos:
-        tests = [f"s.repo = :repo{n} OR s.repo LIKE '%/' || :repo{n}" for n in range(len(wanted.repos))]
+        tests = [_is_path_or_end("s.repo", f":repo{n}") for n in range(len(wanted.repos))]
         parts.append(f"({' OR '.join(tests)})")
     if wanted.since is not None:
         parts.append("ifnull(s.ended_at, s.discovered_at) >= :since")
@@ -199,7 +199,7 @@ def _conditions(wanted: Wanted) -> tuple[str, dict[str, Any]]:
         parts.append("ifnull(s.started_at, s.discovered_at) < :until")
         bound["until"] = wanted.until
     if wanted.file is not None:
-        parts.append("s.id IN (SELECT session_id FROM _file WHERE path = :file OR path LIKE '%/' || :file)")
+        parts.append(f"s.id IN (SELECT session_id FROM _file WHERE {_is_path_or_end('path', ':file')})")
         bound["file"] = wanted.file
     if wanted.changed_since is not None:
         parts.append("s.revision > :changed_since")
@@ -207,6 +207,10 @@ def _conditions(wanted: Wanted) -> tuple[str, dict[str, Any]]:
     if not wanted.everything and wanted.changed_since is None:
         parts.append("s.events > 0 AND NOT s.is_sidechain")
     return " AND ".join(parts), bound
+
+
+def _is_path_or_end(column: str, name: str) -> str:
+    return f"({column} = {name} OR substr({column}, -length({name}) - 1) = '/' || {name})"
 
 
 _STATE = """

@@ -8,7 +8,7 @@ event and no cost. When the rightful owner comes later, the event changes hands,
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
@@ -20,11 +20,19 @@ from sessiond.store.usage import UsageRows
 if TYPE_CHECKING:
     import apsw
 
-    from sessiond.model import Event, Key, Line, Link, Patch, Usage
+    from sessiond.model import Event, Key, Link, Patch, Usage
     from sessiond.store.session_row import SessionRow
     from sessiond.store.sources import Source
 
 NEVER = "~"  # sorts after every time: a file without one gives way
+
+
+class Place(NamedTuple):
+    """Where a record stands in its file; `hash` is that of its bytes, where a record has no name of its own."""
+
+    offset: int
+    length: int
+    hash: int | None = None
 
 
 @dataclass(slots=True)
@@ -57,21 +65,21 @@ class Resolver:
 
     # --- records --------------------------------------------------------------------------------
 
-    def event(self, line: Line, block: int, event: Event) -> None:
-        hash_ = self._hash(event.key) if event.key else self._keyless_hash(line, block)
+    def event(self, place: Place, block: int, event: Event) -> None:
+        hash_ = self._hash(event.key) if event.key else self._keyless_hash(place, block)
         lineage = event.key is not None and is_lineage(event.key)
         named = self._names.find(hash_)
         mine = Named(hash_, self._session.id, self._source_id, self._session.next_seq, None, lineage)
         if named is None:
-            self._insert(line, block, event, mine)
+            self._insert(place, block, event, mine)
         elif named.session_row == self._session.id:
-            self._seen_again(line, block, named)
+            self._seen_again(place, block, named)
         elif self._beats(named.source_id, named.session_row) and self._take_from(named, event):
-            self._insert(line, block, event, mine)
+            self._insert(place, block, event, mine)
         else:
-            self._replay(line, hash_)
+            self._replay(place, hash_)
 
-    def link(self, line: Line, link: Link) -> None:
+    def link(self, place: Place, link: Link) -> None:
         hash_ = self._hash(link.key)
         target = self._hash(link.parent_key) if link.parent_key else None
         if target == hash_:
@@ -79,7 +87,7 @@ class Resolver:
         named = self._names.find(hash_)
         if named is not None and named.session_row != self._session.id:
             if not self._beats(named.source_id, named.session_row):
-                self._replay(line, hash_, counted=False)
+                self._replay(place, hash_, counted=False)
                 return
             self._names.remove(named)
             named = None
@@ -124,7 +132,7 @@ class Resolver:
 
     # --- one event ------------------------------------------------------------------------------
 
-    def _insert(self, line: Line, block: int, event: Event, named: Named) -> None:
+    def _insert(self, place: Place, block: int, event: Event, named: Named) -> None:
         session = self._session
         parent_seq, missing = self._parent(event.parent_key)
         session.next_seq += 1
@@ -134,8 +142,8 @@ class Resolver:
                 session.id,
                 named.seq,
                 self._generation_id,
-                line.offset,
-                line.length,
+                place.offset,
+                place.length,
                 block,
                 event.ts,
                 event.kind,
@@ -162,7 +170,7 @@ class Resolver:
             self.tally.index.append((event_id, event.text))
         self._arrived(named.hash)
 
-    def _seen_again(self, line: Line, block: int, named: Named) -> None:
+    def _seen_again(self, place: Place, block: int, named: Named) -> None:
         """A record re-seen in a new generation is moved there; one in another live file of the session stays."""
         if named.seq is None:
             return
@@ -170,8 +178,8 @@ class Resolver:
             "session": self._session.id,
             "seq": named.seq,
             "generation": self._generation_id,
-            "start": line.offset,
-            "length": line.length,
+            "start": place.offset,
+            "length": place.length,
             "block": block,
             "source": self._source_id,
         }
@@ -199,22 +207,21 @@ class Resolver:
         self._names.remove(named)
         return True
 
-    def _replay(self, line: Line, hash_: int, *, counted: bool = True) -> None:
+    def _replay(self, place: Place, hash_: int, *, counted: bool = True) -> None:
         self.tally.replays += counted
         if self._source.role == "main":
-            self._session.mark_fork(hash_, line.offset)
+            self._session.mark_fork(hash_, place.offset)
 
     # --- names ----------------------------------------------------------------------------------
 
     def _hash(self, key: Key) -> int:
         return hash_of(key, self._session.uid)
 
-    def _keyless_hash(self, line: Line, block: int) -> int:
+    def _keyless_hash(self, place: Place, block: int) -> int:
         """A record without a name is known by its bytes and by how many equal lines came before it."""
-        if self._counted[0] != line.offset:
-            line_hash = hash_bytes(line.data)
-            number = value(self._db, _COUNT_LINE, (self._generation_id, line_hash))
-            self._counted = (line.offset, f"{self._source_id}\0{line_hash}\0{number}")
+        if self._counted[0] != place.offset:
+            number = value(self._db, _COUNT_LINE, (self._generation_id, place.hash))
+            self._counted = (place.offset, f"{self._source_id}\0{place.hash}\0{number}")
         return hash_bytes(f"{self._counted[1]}\0{block}".encode())
 
     def _parent(self, key: Key | None) -> tuple[int | None, int | None]:

@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, get_args
 
 import orjson
+
 from sessiond.adapters.base import NeedMore, Reader
 from sessiond.errors import BadRecord
 from sessiond.model import Carry, Event, Fact, Kind, Line, Link, Patch, Record, Role, Unknown, Usage

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 import orjson
 import pytest
 from hypothesis import given, settings, strategies as st
+
 from sessiond.adapters.base import NeedMore, Reader
 from sessiond.adapters.claude import ADAPTER
 from sessiond.errors import BadRecord

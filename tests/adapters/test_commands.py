@@ -6,6 +6,7 @@ import time
 
 import pytest
 from hypothesis import given, strategies as st
+
 from sessiond.adapters.commands import is_test_command
 
 RUNS_TESTS = [

@@ -10,6 +10,7 @@ import random
 
 import orjson
 import pytest
+
 from sessiond.adapters import adapters
 from sessiond.adapters.base import Reader
 from sessiond.errors import BadRecord

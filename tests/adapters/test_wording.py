@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+
 from sessiond.adapters.wording import clip, first_line, media_note, one_line, searchable, size_note, task_ref_in
 
 

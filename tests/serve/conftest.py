@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
 from sessiond.serve.server import Server
 
 VERSION = "9.8.7"

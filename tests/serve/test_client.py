@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
 from sessiond.errors import Busy, ConfigError, Forbidden, NotRunning, SessiondError, UsageError
 from sessiond.serve import protocol
 from sessiond.serve.client import Client
@@ -84,7 +85,7 @@ def test_without_a_socket_the_daemon_is_not_running(folder):
         Client(folder / "s").call("status")
 
     assert caught.value.exit_code == 69
-    assert caught.value.hint == "start it: sessiond run, or sessiond service start"
+    assert caught.value.hint == "start it: sessiond run"
 
 
 def test_a_leftover_socket_or_file_is_no_daemon(folder):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
+
 from sessiond.errors import Busy, Forbidden, SessiondError, UsageError
 from sessiond.serve import protocol
 from sessiond.serve.server import Server, Stream
