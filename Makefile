@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run test test-long check format clean help
+.PHONY: run test test-long check format clean help bench-history
 
 help:            ## what there is to make
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -36,3 +36,6 @@ format: $(READY)
 
 clean:           ## forget the environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+
+bench-history: $(READY)  ## the first run over 5 GB of history (SIZE=1GB for less)
+	$(BIN)/python benchmarks/history.py --size $(or $(SIZE),5GB)

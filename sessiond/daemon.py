@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from sessiond import __version__, config as configuration, log as logging, notify, paths as places
+from sessiond import __version__, log as logging, notify, paths as places
 from sessiond.adapters import adapters, register_flavors
+from sessiond.config import load as configuration
 from sessiond.errors import Busy, SessiondError
 from sessiond.intake.pipeline import Pipeline
 from sessiond.lock import InstanceLock
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from sessiond.config import Loaded
+    from sessiond.config.load import Loaded
 
 Screen = "Callable[[Callable[[], dict[str, Any]]], AbstractContextManager[None]]"
 ALIVE_SECONDS = 30.0  # how often the lock file is touched: what "down since" is told by
@@ -112,16 +113,15 @@ class Daemon:
             "ingested": self.pipeline.asked,
             "changes": self._changes,
         }
-        server = Server(
+        self.server = Server(
             self.paths.socket,
             methods,
             version=__version__,
             on_error=self._say_error,
             reply_filter=self._masked,
         )
-        server.start()
-        stack.callback(server.stop)
-        self.server = server
+        self.server.start()
+        stack.callback(self.server.stop)
 
     def _masked(self, reply: Any) -> Any:
         return self._mask.mask_json(reply)  # by the rules of now: a reload may bring others

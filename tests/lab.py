@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sessiond import config as configuration, paths as places
+from sessiond import paths as places
 from sessiond.adapters import adapters, register_flavors
+from sessiond.config import load as configuration
 from sessiond.errors import NotRunning
 from sessiond.intake.pipeline import Pipeline
 from sessiond.serve.client import Client

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from sessiond import config, config_files
-from sessiond.config import Config, Exclusion
+from sessiond.config import docs, files as config_files, load as config
+from sessiond.config.exclusion import Exclusion
+from sessiond.config.settings import Config
+from sessiond.config.types import Percent
 from sessiond.errors import ConfigError
-from sessiond.setting_types import Percent
 
 ROOT = Path(__file__).parents[1]
 FLAVORS = ("claude", "codex")
@@ -263,7 +264,7 @@ def test_those_who_only_read_the_store_learn_its_path_without_pydantic(home):
     home.main('[store]\npath = "j.db"\n')
     with pytest.raises(ConfigError, match="is not an absolute path"):
         config_files.store_path(None, home.env, home.system)
-    code = "import sys, sessiond.config_files; print('pydantic' in sys.modules)"
+    code = "import sys, sessiond.config.files; print('pydantic' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert run.stdout == "False\n"
 
@@ -556,13 +557,13 @@ def test_the_most_specific_domain_wins(home):
 
 
 def test_the_example_is_current():
-    assert (ROOT / "config.example.toml").read_text() == config.render_example(), (
-        "run: python -c 'from sessiond.config import render_example as r; print(r(), end=\"\")' > config.example.toml"
+    assert (ROOT / "config.example.toml").read_text() == docs.render_example(), (
+        "run: python -c 'from sessiond.config.docs import render_example as r; print(r(), end=\"\")' > config.example.toml"
     )
 
 
 def test_the_example_says_nothing_but_the_defaults(home):
-    text = config.render_example()
+    text = docs.render_example()
     home.main(text)
     as_it_is = home.load()
     home.main(re.sub(r"^#(?=\S)", "", text, flags=re.MULTILINE))
@@ -577,11 +578,13 @@ def test_the_example_says_nothing_but_the_defaults(home):
 
 
 def test_every_key_has_words():
-    tables = tomllib.loads(re.sub(r"^#(?=\S)", "", config.render_example(), flags=re.MULTILINE))
+    tables = tomllib.loads(re.sub(r"^#(?=\S)", "", docs.render_example(), flags=re.MULTILINE))
     assert set(tables) == set(Config.model_fields)
-    assert "None" not in config.render_example()
+    assert "None" not in docs.render_example()
 
 
 def test_the_table_in_the_docs_is_current():
     page = (ROOT / "docs/configuration.md").read_text()
-    assert config.render_table() in page, "put the output of sessiond.config.render_table() into docs/configuration.md"
+    assert docs.render_table() in page, (
+        "put the output of sessiond.config.docs.render_table() into docs/configuration.md"
+    )

@@ -18,9 +18,10 @@ from pathlib import Path
 import pytest
 import structlog
 
-from sessiond import log, log_render
-from sessiond.log_limit import RateLimit
-from sessiond.log_sink import MAX_WAITING_BYTES, Sink
+from sessiond import log
+from sessiond.log import render as log_render
+from sessiond.log.limit import RateLimit
+from sessiond.log.sink import MAX_WAITING_BYTES, Sink
 
 ROOT = Path(__file__).parents[1]
 
@@ -276,7 +277,7 @@ def test_a_librarys_bad_message_does_no_harm():
     out = Captured()
     with logging_to(out) as say:
         [route] = [
-            handler for handler in logging.getLogger().handlers if handler.__module__ == "sessiond.log_libraries"
+            handler for handler in logging.getLogger().handlers if handler.__module__ == "sessiond.log.libraries"
         ]
         route.emit(logging.LogRecord("watchdog", logging.WARNING, "x.py", 1, "%d %d", ("x",), None))
         say.info("alive")

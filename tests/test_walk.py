@@ -163,3 +163,25 @@ def test_verbs_without_a_daemon_say_so_and_answer(lab):
     assert [each["session_uid"] for each in json.loads(listed.stdout)] == ["claude:s1"]
     assert "not running" in listed.stderr
     assert listed.stderr.count("\n") == 1
+
+
+def test_damaged_store_is_set_aside_and_made_again(lab):
+    """Row 57: never deleted, loudly reported, rebuilt from the files that are still there."""
+    lab.claude_file().write_bytes(user_line(0, "still there"))
+    lab.ingest()
+    damaged = b"this is no database" * 1000
+    lab.paths.store.write_bytes(damaged)
+    with lab.daemon():
+        until(lambda: lab.events("claude:s1"))
+        (trouble,) = lab.status()["degraded"]
+        assert trouble["name"] == "store_rebuilt"
+        assert lab.cli("health").returncode == 1
+    (aside,) = lab.paths.state_dir.glob("store.db.damaged-*")
+    assert aside.read_bytes() == damaged
+    lab.paths.store.write_bytes(damaged)
+    lab.write_config('[store]\non_corrupt = "stop"\n')
+    refused = lab.cli("run")
+    assert refused.returncode == 1
+    assert "damaged" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert lab.paths.store.read_bytes() == damaged

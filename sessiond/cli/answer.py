@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sessiond import paths as places
 from sessiond.cli import freshness, terminal
 from sessiond.cli.output import print_json
-from sessiond.config_files import read, store_path
+from sessiond.config.files import read, store_path
 from sessiond.errors import ConfigError
 from sessiond.mask import Masker
 

@@ -13,13 +13,13 @@ from sessiond.cli import terminal, times
 from sessiond.cli.group import SETTINGS, Command, FamilyGroup, examples
 from sessiond.cli.output import print_json
 from sessiond.cli.table import Column, print_table
-from sessiond.config_files import locate, read
+from sessiond.config.files import locate, read
 from sessiond.errors import ConfigError, Forbidden, SessiondError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sessiond.config import Loaded
+    from sessiond.config.load import Loaded
 
 PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
 
@@ -65,7 +65,7 @@ def check(context: click.Context, as_json: bool) -> None:
 @click.pass_obj
 def show(config_file: Path | None, /, as_json: bool) -> None:
     """Every value that holds, and where it comes from."""
-    from sessiond.config import values_of
+    from sessiond.config.load import values_of
     from sessiond.mask import Masker
 
     loaded = _load(config_file)
@@ -127,7 +127,7 @@ def path(config_file: Path | None, /, as_json: bool) -> None:
 @click.pass_obj
 def init(config_file: Path | None, /) -> None:
     """Write a configuration to begin with: every key with its default and its meaning. Never overwrites."""
-    from sessiond.config import render_example
+    from sessiond.config.docs import render_example
 
     target = locate(config_file, paths.environment()).main
     shown = terminal.shown_path(str(target))
@@ -146,6 +146,6 @@ def init(config_file: Path | None, /) -> None:
 def _load(config_file: Path | None) -> Loaded:
     # Late: pydantic is needed here and for no other verb of this family.
     from sessiond.adapters import adapters
-    from sessiond.config import load
+    from sessiond.config.load import load
 
     return load(config_file, paths.environment(), set(adapters()))

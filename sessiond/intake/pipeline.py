@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+import apsw
 import structlog
 
 from sessiond.adapters import adapters
-from sessiond.config import Exclusion
+from sessiond.config.exclusion import Exclusion
 from sessiond.errors import SessiondError, UsageError
 from sessiond.intake import rederive, tail
 from sessiond.intake.ingest import Ingest
@@ -31,9 +32,7 @@ from sessiond.store.writer import Writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    import apsw
-
-    from sessiond.config import Config
+    from sessiond.config.settings import Config
     from sessiond.paths import Paths
     from sessiond.store.commit import Batch
     from sessiond.trouble import Troubles
@@ -63,7 +62,7 @@ class Pipeline:
         self._log = structlog.get_logger()
         self._tickets: dict[int, tuple[Ticket, dict[str, int], float]] = {}
         self.homes: dict[str, list[str]] = {}
-        self.writer = Writer(paths.store, on_commit=self._committed, on_failure=self._failed)
+        self.writer = self._open_store()
         self._db = connect.open_reader(paths.store)  # the loop's own
         self.search = SearchIndex(
             paths.search, paths.store, self.writer, rebuild=self._texts, on_trouble=self._search_trouble
@@ -101,6 +100,24 @@ class Pipeline:
     @property
     def roots(self) -> list[Root]:
         return list(self.loop.roots)
+
+    def _open_store(self) -> Writer:
+        """The store; one that SQLite cannot read is set aside, never deleted, and made anew from the agents' files."""
+        path = self._paths.store
+        try:
+            return Writer(path, on_commit=self._committed, on_failure=self._failed)
+        except (apsw.NotADBError, apsw.CorruptError) as error:
+            if self._config.store.on_corrupt == "stop":
+                raise SessiondError(
+                    f"{path} is damaged", hint="restore a copy of it, or set store.on_corrupt"
+                ) from error
+        aside = connect.set_aside(path, datetime.now(UTC))
+        self._troubles.report(
+            "store_rebuilt",
+            f"the store was damaged; it is made again from the files that are still there. The old one is {aside}",
+            f"when you do not need it any more: rm {aside}*",
+        )
+        return Writer(path, on_commit=self._committed, on_failure=self._failed)
 
     # --- asking ---------------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from sessiond.intake.native import NativeWatch
-from sessiond.intake.watch_health import WatchedRoot, WatchHealth, polled
+from sessiond.intake.watching.health import WatchedRoot, WatchHealth, polled
+from sessiond.intake.watching.native import NativeWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,7 +7,7 @@ checkpoint is made by the connection that writes (SQLite's WAL-reset bug needs t
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -16,6 +16,7 @@ from sessiond.errors import Busy, Forbidden, SessiondError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
     from pathlib import Path
 
 BUSY_MS = 5000
@@ -27,6 +28,15 @@ def open_writer(path: Path, *, cache_kib: int = 16_384) -> apsw.Connection:
     """The one connection that writes to this database. Creates the file with mode 0600 if there is none."""
     _create_private(path)
     db = _open(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+    try:
+        _set_up(db, cache_kib)
+    except apsw.Error:
+        db.close()
+        raise
+    return db
+
+
+def _set_up(db: apsw.Connection, cache_kib: int) -> None:
     db.set_busy_timeout(BUSY_MS)
     if value(db, "PRAGMA page_count") == 0:
         # It counts only if set before the first table is made, and setting it again would write for nothing.
@@ -39,7 +49,6 @@ def open_writer(path: Path, *, cache_kib: int = 16_384) -> apsw.Connection:
     db.execute("PRAGMA temp_store = MEMORY")
     db.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT_BYTES}")
     db.execute(f"PRAGMA cache_size = -{cache_kib}")
-    return db
 
 
 def open_reader(path: Path) -> apsw.Connection:
@@ -96,6 +105,15 @@ def value(db: apsw.Connection, query: str, bound: Any = ()) -> Any:
     for row in db.execute(query, bound):
         return row[0]
     return None
+
+
+def set_aside(path: Path, now: datetime) -> Path:
+    """Move a database out of the way, with its WAL, under a name that says when."""
+    aside = path.with_name(f"{path.name}.damaged-{now:%Y%m%dT%H%M%SZ}")
+    for suffix in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
+    return aside
 
 
 def wal_reset_bug() -> bool:

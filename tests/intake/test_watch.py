@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from sessiond.intake import mounts
 from sessiond.intake.scan import Root, sweep
 from sessiond.intake.watch import NativeWatch, WatchedRoot, make_watch
+from sessiond.intake.watching import mounts
 
 PROJECT = Path(__file__).resolve().parents[2]
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
@@ -549,7 +549,7 @@ def test_without_an_inotify_instance_native_refuses_with_a_way_out(home):
 OPENED_LATER = """
 import json, os, sys, threading
 from pathlib import Path
-import sessiond.intake.inotify, sessiond.intake.watch  # while the code can be read
+import sessiond.intake.watching.inotify, sessiond.intake.watch  # while the code can be read
 if os.getuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
 from sessiond.intake.scan import Root

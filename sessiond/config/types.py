@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, ValidationInfo
 
-from sessiond.exclusion import check_glob
+from sessiond.config.exclusion import check_glob
 from sessiond.paths import environment, expand
 from sessiond.units import (
     SIZE_HELP,

@@ -1,7 +1,7 @@
 """The settings as a model: every key, its default, and why one would change it.
 
-The descriptions are the documentation: `config_docs` makes config.example.toml and the table of
-docs/configuration.md from them. Reading the files is `config_files`; `config` puts both together.
+The descriptions are the documentation: `docs` makes config.example.toml and the table of
+docs/configuration.md from them. Reading the files is `files`; `load` puts both together.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from sessiond.exclusion import check_glob, glob_regex
-from sessiond.retention import Retention
-from sessiond.setting_types import (
+from sessiond.config.exclusion import check_glob, glob_regex
+from sessiond.config.retention import Retention
+from sessiond.config.types import (
     ChunkSize,
     Globs,
     Interval,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args, get_origin
 import tomli_w
 from pydantic import BaseModel
 
-from sessiond.settings import Config, SourceSettings
+from sessiond.config.settings import Config, SourceSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from sessiond.errors import SessiondError
-from sessiond.intake import mounts, observer as watchdog
-from sessiond.intake.coverage import Coverage, limit_advice
-from sessiond.intake.watch_health import WatchedRoot, WatchHealth, polled
+from sessiond.intake.watching import mounts, observer as watchdog
+from sessiond.intake.watching.coverage import Coverage, limit_advice
+from sessiond.intake.watching.health import WatchedRoot, WatchHealth, polled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

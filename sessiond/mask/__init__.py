@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from sessiond import mask_patterns as patterns
+from sessiond.mask import patterns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -68,7 +68,7 @@ class Handler(FileSystemEventHandler):
 def new_observer(on_overflow: Callable[[], None]) -> BaseObserver:
     """OSError or ImportError where this system has no native watch to give."""
     if sys.platform == "linux":
-        from sessiond.intake.inotify import InotifyObserver  # noqa: PLC0415 - there is none elsewhere
+        from sessiond.intake.watching.inotify import InotifyObserver  # noqa: PLC0415 - there is none elsewhere
 
         return InotifyObserver(on_overflow)
     elif sys.platform == "darwin":  # noqa: RET505 - mypy skips other platforms by branch

@@ -8,8 +8,8 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from sessiond.config.types import LowWater, MaxAge, Percent, RoomOrAuto, Section, Size, SizeOrAuto, Span
 from sessiond.errors import ConfigError
-from sessiond.setting_types import LowWater, MaxAge, Percent, RoomOrAuto, Section, Size, SizeOrAuto, Span
 from sessiond.units import format_size, write_size
 
 GIB = 2**30

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from sessiond import config_files
-from sessiond.config_docs import known_keys, render_example, render_table
-from sessiond.config_files import Problem
-from sessiond.exclusion import Exclusion
-from sessiond.paths import environment, shown
-from sessiond.retention import Caps
-from sessiond.settings import MIB, Config
+from sessiond.config import files
+from sessiond.config.docs import known_keys
+from sessiond.config.files import Problem
+from sessiond.config.settings import MIB, Config
+from sessiond.paths import shown
 from sessiond.units import format_size
 
 if TYPE_CHECKING:
@@ -24,18 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pydantic_core import ErrorDetails
-
-__all__ = [
-    "Caps",
-    "Config",
-    "Exclusion",
-    "Loaded",
-    "environment",
-    "load",
-    "render_example",
-    "render_table",
-    "values_of",
-]
 
 DEFAULT = "default"
 
@@ -58,11 +44,11 @@ def load(
     system_dir: Path | None = None,
 ) -> Loaded:
     """The configuration of this user. A mistake is a ConfigError with a line for each; nothing is half applied."""
-    merged = config_files.read(config_file, env, system_dir)
+    merged = files.read(config_file, env, system_dir)
     try:
         config = Config.model_validate(merged.table, context={"env": env})
     except ValidationError as error:
-        config_files.raise_all(_Mistake(each, merged, env).problem() for each in error.errors())
+        files.raise_all(_Mistake(each, merged, env).problem() for each in error.errors())
         raise  # not reached: a ValidationError has at least one error
     main = merged.located.main
     return Loaded(
@@ -93,7 +79,7 @@ def quoted(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
 
 
-def _origins(config: Config, merged: config_files.Merged) -> dict[str, str]:
+def _origins(config: Config, merged: files.Merged) -> dict[str, str]:
     found = {".".join(map(quoted, key)): str(path) for key, path in merged.origins.items()}
     # The keys of [domains] are paths with `~` filled in by now: look them up in the order they were written.
     written = [f"domains.{quoted(repo)}" for repo in merged.table.get("domains", {})]
@@ -119,7 +105,7 @@ def _warnings(config: Config, flavors: Collection[str]) -> list[str]:
 class _Mistake:
     """One of pydantic's findings, in words for the person who wrote the file."""
 
-    def __init__(self, error: ErrorDetails, merged: config_files.Merged, env: Mapping[str, str]) -> None:
+    def __init__(self, error: ErrorDetails, merged: files.Merged, env: Mapping[str, str]) -> None:
         self.error = error
         self.key = tuple(str(part) for part in error["loc"] if isinstance(part, str))
         self.dotted = ".".join(map(quoted, self.key))

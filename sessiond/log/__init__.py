@@ -3,7 +3,7 @@
     log = structlog.get_logger()
     log.warning("record_rejected", flavor="heron", source=path.name, offset=4096, reason="not a JSON object")
 
-What may stand in a line is the business of `log_render`, how it leaves the process that of `log_sink`. Messages and
+What may stand in a line is the business of `render`, how it leaves the process that of `sink`. Messages and
 warnings of the libraries come the same way. The same event again and again is held back and counted.
 """
 
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import structlog
 
-from sessiond.log_libraries import route_libraries
-from sessiond.log_limit import RateLimit
-from sessiond.log_render import console_renderer, for_journal, guard, now_local, now_utc, render_json
-from sessiond.log_sink import Sink
+from sessiond.log.libraries import route_libraries
+from sessiond.log.limit import RateLimit
+from sessiond.log.render import console_renderer, for_journal, guard, now_local, now_utc, render_json
+from sessiond.log.sink import Sink
 from sessiond.paths import environment
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import structlog
 
-from sessiond.log_render import cut
+from sessiond.log.render import cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable

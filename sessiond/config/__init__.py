@@ -1,0 +1,1 @@
+"""TOML <-> Config. Imports nothing here: `files` is on the light path of every read-only verb, `load` is not."""
