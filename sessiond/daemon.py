@@ -16,14 +16,13 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
-from sessiond import __version__, log as logging, notify, paths as places
+from sessiond import __version__, log as logging, memory, notify, paths as places
 from sessiond.adapters import adapters, register_flavors
 from sessiond.config import load as configuration
 from sessiond.errors import Busy, SessiondError
 from sessiond.intake.pipeline import Pipeline
 from sessiond.lock import InstanceLock
+from sessiond.log.light import structlog
 from sessiond.mask import Masker
 from sessiond.model import utc
 from sessiond.report import Report
@@ -257,6 +256,7 @@ def run(
     screen: Callable[[Callable[[], dict[str, Any]]], AbstractContextManager[None]] | None = None,
 ) -> int:
     """The daemon, in the foreground, until a signal. The exit code."""
+    memory.stay_small()
     return Daemon(config_file, is_quiet=screen is not None).serve(screen)
 
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 KEPT_SECONDS = 0.05  # a screen and ten clients asking at once cost one look at the store
 
 
+NEVER: dict[str, Any] = {"last_at": None, "last_result": None, "next_at": None}
+
+
 class _Counted(NamedTuple):
     at: float
     sources: dict[str, Any]
@@ -107,7 +110,7 @@ class Report:
             },
             "sessions": {name: n for name, n in counted.sessions.items() if name != "events"},
             "store": self._store(counted.sessions["events"]),
-            "passes": {"scan": self._scan()},
+            "passes": {"scan": self._scan(), "analyze": NEVER, "evict": NEVER},
             "counters": counters,
             "socket": daemon.server.counters(),
             "config": self._config(),
@@ -144,7 +147,7 @@ class Report:
         loop = self._daemon.pipeline.loop
         last = loop.last_sweep
         if last.at is None:
-            return {"last_at": None, "last_result": None, "next_at": None}
+            return NEVER
         next_at = datetime.fromtimestamp(time.time() + loop.next_sweep_in, UTC)
         result = f"{last.found} files in {last.seconds * 1000:.0f} ms"
         return {"last_at": utc(last.at), "last_result": result, "next_at": utc(next_at)}

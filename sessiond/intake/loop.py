@@ -106,6 +106,7 @@ class IntakeLoop:
         self._next_tick = 0.0
         self._looked_at_all = time.monotonic()
         self._stopping = False
+        self._going = threading.Event()
         self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
 
     def start(self) -> None:
@@ -116,6 +117,7 @@ class IntakeLoop:
     def stop(self) -> None:
         """Finish the chunk under way, no more."""
         self._stopping = True
+        self._going.set()
         self.inbox.wake()
         if self._thread.ident is not None:
             self._thread.join()
@@ -130,8 +132,12 @@ class IntakeLoop:
         return ticket
 
     def pause(self, by: str | None) -> None:
+        """Read nothing more, for this reason; None: go on. Cursors stay where they are."""
         self.paused_by = by
-        self.inbox.wake()
+        if by is None:
+            self._going.set()
+        else:
+            self._going.clear()
 
     @property
     def lag_seconds(self) -> float:
@@ -188,14 +194,11 @@ class IntakeLoop:
         if self._pace.due(now) and self.paused_by is None:
             self._sweep()
         if self.paused_by is not None:
-            self._wait_paused()
+            self._going.wait(TICK_SECONDS)
             return
         taken = self.inbox.take(timeout=max(0.0, min(self._next_tick - now, self._pace.wait(now))))
         if taken is not None:
             self._read(*taken)
-
-    def _wait_paused(self) -> None:
-        time.sleep(0.05)
 
     def _tick(self, now: float) -> None:
         for _ in range(len(self._failed)):

@@ -9,7 +9,6 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import apsw
-import structlog
 
 from sessiond.adapters import adapters
 from sessiond.config.exclusion import Exclusion
@@ -21,6 +20,7 @@ from sessiond.intake.parse import Wording
 from sessiond.intake.register import Register
 from sessiond.intake.scan import Pace, Root, Seen
 from sessiond.intake.watch import make_watch
+from sessiond.log.light import structlog
 from sessiond.mask import Masker
 from sessiond.model import utc
 from sessiond.paths import expand, user_home

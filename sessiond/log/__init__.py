@@ -15,9 +15,8 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-import structlog
-
 from sessiond.log.libraries import route_libraries
+from sessiond.log.light import structlog
 from sessiond.log.limit import RateLimit
 from sessiond.log.render import console_renderer, for_journal, guard, now_local, now_utc, render_json
 from sessiond.log.sink import Sink

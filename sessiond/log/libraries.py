@@ -6,8 +6,7 @@ import logging
 import warnings
 from typing import TYPE_CHECKING, TextIO
 
-import structlog
-
+from sessiond.log.light import structlog
 from sessiond.log.render import cut
 
 if TYPE_CHECKING:

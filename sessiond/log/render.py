@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import orjson
-import structlog
 
+from sessiond.log.light import structlog
 from sessiond.mask import Masker
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ WAL_LIMIT_BYTES = 16 * 2**20
 WAL_RESET_FIXED = (3, 51, 3)
 
 
-def open_writer(path: Path, *, cache_kib: int = 16_384) -> apsw.Connection:
+def open_writer(path: Path, *, cache_kib: int = 12_288) -> apsw.Connection:
     """The one connection that writes to this database. Creates the file with mode 0600 if there is none."""
     _create_private(path)
     db = _open(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
