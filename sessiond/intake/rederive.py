@@ -38,7 +38,7 @@ def texts(
     for generation_id, flavor, reader, seed, session_row, uid in rows(db, _GENERATIONS):
         if flavor in adapters:
             is_snapshot = reader == "snapshot"
-            names = Names(db, session_row, root_of(db, uid))
+            names = Names(db, root_of(db, uid))
             one = _Generation(db, adapters[flavor], wording, names, session_row, generation_id, uid)
             yield from one.texts(orjson.loads(seed), longest, is_snapshot=is_snapshot)
 

@@ -26,7 +26,7 @@ class Named(NamedTuple):
     source_id: int
     seq: int | None
     target: int | None
-    is_lineage: bool
+    scope: int = 0  # of a lineage name: the hash of its root; else 0
 
 
 def hash_of(key: Key, uid: str) -> int:
@@ -39,34 +39,32 @@ def hash_bytes(data: bytes) -> int:
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "big", signed=True)
 
 
-def is_lineage(key: Key) -> bool:
-    return key[0] == "l"
+def scope_of(root: str) -> int:
+    """Where the names of a lineage stand, by the uid of its root."""
+    return hash_bytes(root.encode("utf-8", "replace")) or 1
 
 
 class Names:
     """The table as one session sees it: its own rows, global ones, and those of its lineage."""
 
-    def __init__(self, db: apsw.Connection, session_row: int, root: str) -> None:
+    def __init__(self, db: apsw.Connection, root: str) -> None:
         self._db = db
-        self._session_row = session_row
-        self.root = root
+        self.root = scope_of(root)
+
+    def scope(self, key: Key) -> int:
+        return self.root if key[0] == "l" else 0
 
     def find(self, hash_: int) -> Named | None:
-        found = None
-        query = "SELECT session_id, source_id, seq, target, is_lineage FROM _key WHERE hash = ? ORDER BY session_id"
-        for session_row, source_id, seq, target, lineage in rows(self._db, query, (hash_,)):
-            named = Named(hash_, session_row, source_id, seq, target, bool(lineage))
-            if session_row == self._session_row:
-                return named
-            if found is None and (not lineage or root_of_session(self._db, session_row) == self.root):
-                found = named
-        return found
+        query = "SELECT hash, session_id, source_id, seq, target, scope FROM _key WHERE hash = ? AND scope IN (0, ?)"
+        for row in rows(self._db, query, (hash_, self.root)):
+            return Named(*row)
+        return None
 
     def add(self, named: Named) -> None:
         self._db.execute("INSERT OR REPLACE INTO _key VALUES (?, ?, ?, ?, ?, ?)", named)
 
     def remove(self, named: Named) -> None:
-        self._db.execute("DELETE FROM _key WHERE hash = ? AND session_id = ?", (named.hash, named.session_row))
+        self._db.execute("DELETE FROM _key WHERE hash = ? AND scope = ?", (named.hash, named.scope))
 
     def follow(self, hash_: int) -> tuple[Named | None, int | None]:
         """The event that a name leads to, and the name that it broke off at where it has not come yet."""
@@ -82,10 +80,3 @@ class Names:
 
 def root_of(db: apsw.Connection, uid: str) -> str:
     return value(db, "SELECT root FROM _lineage WHERE uid = ?", (uid,)) or uid
-
-
-def root_of_session(db: apsw.Connection, session_row: int) -> str:
-    query = """
-    SELECT ifnull(l.root, s.uid) FROM _session AS s LEFT JOIN _lineage AS l ON l.uid = s.uid WHERE s.id = ?
-    """
-    return str(value(db, query, (session_row,)))

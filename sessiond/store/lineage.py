@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sessiond.store import session_row
 from sessiond.store.connect import rows, value
-from sessiond.store.keys import root_of
+from sessiond.store.keys import root_of, scope_of
 
 if TYPE_CHECKING:
     import apsw
@@ -18,20 +18,18 @@ if TYPE_CHECKING:
 _TWICE = """
 SELECT k.hash, k.session_id, k.seq, ifnull(f.first_ts, '~'), s.native_id,
        o.session_id, o.seq, ifnull(g.first_ts, '~'), t.native_id
-  FROM _key AS k
-  JOIN _session AS s ON s.id = k.session_id JOIN _lineage AS l ON l.uid = s.uid JOIN _source AS f ON f.id = k.source_id
-  JOIN _key AS o ON o.hash = k.hash AND o.session_id <> k.session_id AND o.is_lineage
-  JOIN _session AS t ON t.id = o.session_id JOIN _lineage AS m ON m.uid = t.uid JOIN _source AS g ON g.id = o.source_id
- WHERE k.is_lineage AND l.root = :root AND m.root = :other
+  FROM _key AS k JOIN _session AS s ON s.id = k.session_id JOIN _source AS f ON f.id = k.source_id
+  JOIN _key AS o ON o.hash = k.hash AND o.scope = :root
+  JOIN _session AS t ON t.id = o.session_id JOIN _source AS g ON g.id = o.source_id
+ WHERE k.scope = :other AND k.scope <> 0
  ORDER BY k.hash
 """
 _SPENT_TWICE = """
 SELECT u.hash, u.session_id, ifnull(f.first_ts, '~'), s.native_id, o.session_id, ifnull(g.first_ts, '~'), t.native_id
-  FROM _usage AS u
-  JOIN _session AS s ON s.id = u.session_id JOIN _lineage AS l ON l.uid = s.uid JOIN _source AS f ON f.id = u.source_id
-  JOIN _usage AS o ON o.hash = u.hash AND o.session_id <> u.session_id AND o.is_lineage
-  JOIN _session AS t ON t.id = o.session_id JOIN _lineage AS m ON m.uid = t.uid JOIN _source AS g ON g.id = o.source_id
- WHERE u.is_lineage AND l.root = :root AND m.root = :other
+  FROM _usage AS u JOIN _session AS s ON s.id = u.session_id JOIN _source AS f ON f.id = u.source_id
+  JOIN _usage AS o ON o.hash = u.hash AND o.scope = :root
+  JOIN _session AS t ON t.id = o.session_id JOIN _source AS g ON g.id = o.source_id
+ WHERE u.scope = :other AND u.scope <> 0
  ORDER BY u.hash
 """
 _KEEP_HIGHEST = """
@@ -40,7 +38,7 @@ UPDATE _usage AS u
        output_tokens = max(ifnull(u.output_tokens, o.output_tokens), ifnull(o.output_tokens, u.output_tokens)),
        duration_ms = max(ifnull(u.duration_ms, o.duration_ms), ifnull(o.duration_ms, u.duration_ms))
   FROM _usage AS o
- WHERE u.hash = :hash AND u.session_id = :winner AND o.hash = :hash AND o.session_id = :loser
+ WHERE u.hash = :hash AND u.scope = :kept AND o.hash = :hash AND o.scope = :dropped
 """
 _RECOUNT = """
 UPDATE _session
@@ -62,43 +60,45 @@ def join(db: apsw.Connection, uid: str, parent: str) -> list[int]:
         db.execute("INSERT OR IGNORE INTO _lineage VALUES (?, ?)", (member, its_root))
     if root == other:
         return []
-    gone = _settle(db, root, other)
+    scopes = {"root": scope_of(root), "other": scope_of(other)}
+    gone = _settle(db, scopes)
     db.execute("UPDATE _lineage SET root = ? WHERE root = ?", (root, other))
+    db.execute("UPDATE _key SET scope = :root WHERE scope = :other AND scope <> 0", scopes)
+    db.execute("UPDATE _usage SET scope = :root WHERE scope = :other AND scope <> 0", scopes)
     return gone
 
 
-def _settle(db: apsw.Connection, root: str, other: str) -> list[int]:
-    bound = {"root": root, "other": other}
+def _settle(db: apsw.Connection, scopes: dict[str, int]) -> list[int]:
+    root, other = scopes["root"], scopes["other"]
     gone: list[int] = []
     losers: set[int] = set()
-    for hash_, a, a_seq, a_ts, a_id, b, b_seq, b_ts, b_id in rows(db, _TWICE, bound):
-        loser, seq = (b, b_seq) if (a_ts, a_id) < (b_ts, b_id) else (a, a_seq)
-        if _is_evicted(db, loser):
-            continue
-        losers.add(loser)
-        db.execute("DELETE FROM _key WHERE hash = ? AND session_id = ?", (hash_, loser))
+    for hash_, a, a_seq, a_ts, a_id, b, b_seq, b_ts, b_id in rows(db, _TWICE, scopes):
+        loser, seq, scope = (b, b_seq, root) if (a_ts, a_id) < (b_ts, b_id) else (a, a_seq, other)
+        if _is_evicted(db, loser):  # frozen: what it has it keeps
+            scope, seq = (other, None) if scope == root else (root, None)
+        else:
+            losers.add(loser)
+        db.execute("DELETE FROM _key WHERE hash = ? AND scope = ?", (hash_, scope))
         if seq is not None:
-            gone += _remove_event(db, loser, seq, hash_)
-    for hash_, a, a_ts, a_id, b, b_ts, b_id in rows(db, _SPENT_TWICE, bound):
-        winner, loser = (a, b) if (a_ts, a_id) < (b_ts, b_id) else (b, a)
+            gone += _remove_event(db, loser, seq)
+    for hash_, a, a_ts, a_id, b, b_ts, b_id in rows(db, _SPENT_TWICE, scopes):
+        loser, kept, dropped = (b, other, root) if (a_ts, a_id) < (b_ts, b_id) else (a, root, other)
         if _is_evicted(db, loser):
-            continue
-        losers.add(loser)
-        db.execute(_KEEP_HIGHEST, {"hash": hash_, "winner": winner, "loser": loser})
-        db.execute("DELETE FROM _usage WHERE hash = ? AND session_id = ?", (hash_, loser))
+            kept, dropped = dropped, kept
+        else:
+            losers.add(loser)
+        db.execute(_KEEP_HIGHEST, {"hash": hash_, "kept": kept, "dropped": dropped})
+        db.execute("DELETE FROM _usage WHERE hash = ? AND scope = ?", (hash_, dropped))
     for loser in sorted(losers):
         db.execute(_RECOUNT, {"id": loser, "revision": session_row.next_revision(db)})
     return gone
 
 
-def _remove_event(db: apsw.Connection, row: int, seq: int, hash_: int) -> list[int]:
-    query = "DELETE FROM _event WHERE session_id = ? AND seq = ? RETURNING id, start"
-    removed = rows(db, query, (row, seq))
-    for _, start in removed:
+def _remove_event(db: apsw.Connection, row: int, seq: int) -> list[int]:
+    removed = rows(db, "DELETE FROM _event WHERE session_id = ? AND seq = ? RETURNING id", (row, seq))
+    if removed:
         db.execute("UPDATE _event SET parent_seq = NULL WHERE session_id = ? AND parent_seq = ?", (row, seq))
-        mark = "UPDATE _session SET fork_hash = ?, fork_offset = ? WHERE id = ? AND ifnull(fork_offset, -1) <= ?"
-        db.execute(mark, (hash_, start, row, start))
-    return [id_ for id_, _ in removed]
+    return [id_ for (id_,) in removed]
 
 
 def _is_evicted(db: apsw.Connection, row: int) -> bool:

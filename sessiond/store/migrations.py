@@ -166,10 +166,10 @@ CREATE TABLE _key (                     -- a record's name -> its event, or (tar
     source_id       INTEGER NOT NULL,
     seq             INTEGER,
     target          INTEGER,
-    is_lineage      INTEGER NOT NULL,
-    PRIMARY KEY (hash, session_id)
+    scope           INTEGER NOT NULL,   -- 0, or of a lineage's name: the hash of its root
+    PRIMARY KEY (hash, scope)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX _key_lineage ON _key (session_id) WHERE is_lineage;
+CREATE INDEX _key_lineage ON _key (scope) WHERE scope <> 0;
 
 CREATE TABLE _waiting (                 -- parents and patches whose record has not come yet
     id              INTEGER PRIMARY KEY,
@@ -191,7 +191,7 @@ CREATE TABLE _usage (
     hash            INTEGER NOT NULL,
     session_id      INTEGER NOT NULL,
     source_id       INTEGER NOT NULL,
-    is_lineage      INTEGER NOT NULL,
+    scope           INTEGER NOT NULL,
     seq             INTEGER,            -- the event that shows the sum
     ts              TEXT,
     model           TEXT,
@@ -201,8 +201,9 @@ CREATE TABLE _usage (
     cache_write_tokens INTEGER,
     reasoning_tokens   INTEGER,
     duration_ms     INTEGER,
-    PRIMARY KEY (hash, session_id)
+    PRIMARY KEY (hash, scope)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX _usage_lineage ON _usage (scope) WHERE scope <> 0;
 CREATE INDEX _usage_session ON _usage (session_id, seq);
 
 CREATE TABLE _file (                    -- which session edited which file, and how often
@@ -231,7 +232,7 @@ SELECT s.uid AS session_uid, s.flavor, s.native_id AS native_session_id, s.repo,
                   GROUP BY u.model ORDER BY count(*) DESC, max(u.ts) DESC LIMIT 1), s.model) AS model,
        s.started_at, s.ended_at, s.outcome, s.outcome_basis, s.outcome_reason, s.task_ref, s.title,
        coalesce(s.parent, (SELECT o.uid FROM _key AS k JOIN _session AS o ON o.id = k.session_id
-                            WHERE k.hash = s.fork_hash AND k.session_id <> s.id LIMIT 1)) AS parent_uid,
+                            WHERE k.hash = s.fork_hash AND k.scope = 0 AND k.session_id <> s.id)) AS parent_uid,
        s.is_sidechain, s.discovered_at, s.ingested_at, s.analyzed_at, s.evicted_at, s.source_gone_at,
        s.pinned, s.events, s.revision
   FROM _session AS s;

@@ -14,7 +14,7 @@ import orjson
 
 from sessiond.store import session_row
 from sessiond.store.connect import rows, value
-from sessiond.store.keys import Named, Names, hash_bytes, hash_of, is_lineage
+from sessiond.store.keys import Named, Names, hash_bytes, hash_of, scope_of
 from sessiond.store.usage import UsageRows
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Resolver:
         self._source_id = source.id
         self._generation_id = source.generation_id
         self._session = session
-        self._names = Names(db, session.id, root)
+        self._names = Names(db, root)
         self._usage = UsageRows(db, session.id, root, self._beats)
         self._losers: dict[int, tuple[SessionRow, list[int]]] = {}
         self._orders: dict[int, tuple[str, str]] = {}
@@ -67,9 +67,9 @@ class Resolver:
 
     def event(self, place: Place, block: int, event: Event) -> None:
         hash_ = self._hash(event.key) if event.key else self._keyless_hash(place, block)
-        lineage = event.key is not None and is_lineage(event.key)
+        scope = self._names.scope(event.key) if event.key else 0
         named = self._names.find(hash_)
-        mine = Named(hash_, self._session.id, self._source_id, self._session.next_seq, None, lineage)
+        mine = Named(hash_, self._session.id, self._source_id, self._session.next_seq, None, scope)
         if named is None:
             self._insert(place, block, event, mine)
         elif named.session_row == self._session.id:
@@ -92,7 +92,7 @@ class Resolver:
             self._names.remove(named)
             named = None
         if named is None or named.seq is None:
-            self._names.add(Named(hash_, self._session.id, self._source_id, None, target, is_lineage(link.key)))
+            self._names.add(Named(hash_, self._session.id, self._source_id, None, target, self._names.scope(link.key)))
             self._arrived(hash_)
 
     def patch(self, patch: Patch) -> None:
@@ -109,7 +109,7 @@ class Resolver:
             hash_ = self._hash(usage.once)
             if self._names.find(hash_) is not None:
                 return
-            self._names.add(Named(hash_, self._session.id, self._source_id, None, None, is_lineage=False))
+            self._names.add(Named(hash_, self._session.id, self._source_id, None, None))
         seq = self._seq_of(usage.event_key)
         for row in self._usage.raise_to(self._hash(usage.key), usage, self._source_id, seq):
             if row == self._session.id:
@@ -119,7 +119,7 @@ class Resolver:
 
     def belongs_to(self, root: str) -> None:
         """The session was joined to a lineage: names are looked up there from now on."""
-        self._names.root = self._usage.root = root
+        self._names.root = self._usage.root = scope_of(root)
 
     def close(self, now: str) -> None:
         """Leave every session that lost events as if it had never had them."""
