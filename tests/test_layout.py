@@ -8,7 +8,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent / "sessiond"
-LEAVES = {"model", "errors", "config", "log", "mask", "paths", "units", "lock", "notify", "trouble", "memory", "__init__"}
+LEAVES = {
+    "model",
+    "errors",
+    "config",
+    "log",
+    "mask",
+    "paths",
+    "units",
+    "lock",
+    "notify",
+    "trouble",
+    "memory",
+    "__init__",
+}
 # part -> what it may import besides itself and the leaves
 ALLOWED = {
     "adapters": set(),

@@ -11,14 +11,14 @@ import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import orjson
 
 from sessiond.errors import BadRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
     from pathlib import Path, PurePosixPath
 
     from sessiond.model import Carry, Line, Record, Session
@@ -42,6 +42,7 @@ class Claim:
     role: str = "main"  # main | subagent | sidecar
     cwd: str | None = None
     cwd_may_come: bool = True  # False: the format never says, so privacy rules look at the path
+    cwd_beside: str | None = None  # but a file of this name in the same folder says it, where there is one
     is_sidechain: bool = False  # of the session as a whole: it is a sub-agent of its parent
     timeless: bool = False  # records carry no times of their own: the file's mtime is the last activity
     seed: Mapping[str, str] = field(default_factory=dict)  # what `carry` begins with: what only the path says
@@ -63,7 +64,7 @@ class Adapter(Protocol):
         """The agent's own folders, most likely first; they need not exist."""
 
     def folders(self, home: Path) -> Sequence[Path]:
-        """The folders below `home` to watch; never the home itself."""
+        """The folders below `home` to watch; the home itself only where the files lie right in it."""
 
     def wants(self, path: PurePosixPath) -> bool:
         """By its path below the home alone: could this file be ours? Called for every file of every sweep."""
@@ -79,6 +80,27 @@ class Adapter(Protocol):
 
     def resume(self, session: Session) -> Sequence[str] | None:
         """The command that goes on with this session."""
+
+
+@runtime_checkable
+class Replaying(Protocol):
+    """An adapter whose agent takes back or sums up what it wrote: not all of a session is seen when it is resumed."""
+
+    def visible(self, records: Iterable[tuple[int, Mapping[str, Any]]]) -> AbstractSet[int]:
+        """Of the main file's (offset, record) in order: the offsets of those that a resumed agent would see."""
+
+
+def visible_offsets(adapter: object, lines: Iterable[Line]) -> AbstractSet[int] | None:
+    """Where the records begin that the agent would see if it were resumed now; None: all, nothing is taken back."""
+    return adapter.visible(_decoded(lines)) if isinstance(adapter, Replaying) else None
+
+
+def _decoded(lines: Iterable[Line]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for line in lines:
+        try:
+            yield line.offset, decode(line)
+        except BadRecord:
+            continue  # the agent cannot read it either
 
 
 # --- helpers that every adapter shares ------------------------------------------------------------

@@ -104,26 +104,24 @@ class Codex:
 
 def _first_words(head: Sequence[bytes]) -> tuple[dict[str, Any], str | None, bool]:
     """The file's own meta, its cwd where the first lines tell, and whether it is of the flat era."""
-    meta: dict[str, Any] | None = None
-    cwd: str | None = None
-    is_flat = False
-    for data in head:
-        try:
-            record = orjson.loads(data)
-        except orjson.JSONDecodeError:
-            continue
-        if not isinstance(record, dict):
-            continue
-        payload = record.get("payload")
-        if meta is None and record.get("type") == "session_meta" and isinstance(payload, dict):
-            meta = payload
-        elif meta is None and _is_flat_meta(record):
-            meta, is_flat = record, True
-        if meta is not None and (cwd := _named_cwd(meta, record)) is not None:
-            break
-        if meta is not None and not is_flat:
-            break
-    return meta or {}, cwd, is_flat
+    records = (record for record in map(_loaded, head) if isinstance(record, dict))
+    # The first record alone, so that it does not matter how many lines were there when the file was found.
+    first = next(records, {})
+    is_flat = _is_flat_meta(first)
+    meta = first if is_flat else first.get("payload") if first.get("type") == "session_meta" else None
+    if not isinstance(meta, dict):
+        return {}, None, False
+    cwd = _named_cwd(meta, first)
+    while cwd is None and is_flat and (record := next(records, None)) is not None:
+        cwd = _named_cwd(meta, record)
+    return meta, cwd, is_flat
+
+
+def _loaded(data: bytes) -> Any:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
 
 
 def _named_cwd(meta: dict[str, Any], record: dict[str, Any]) -> str | None:

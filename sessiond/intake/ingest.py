@@ -81,6 +81,8 @@ class Ingest:
         source.checkpoint, source.carry = chunk.checkpoint, carry
         source.size, source.mtime_ns = chunk.size, chunk.mtime_ns
         source.pending_bytes = chunk.pending_bytes
+        if self._undecided and source.role == "sidecar":
+            self._look_again_beside(path)
         return taken
 
     def forget(self, path: str) -> None:
@@ -115,6 +117,12 @@ class Ingest:
         stat = os.lstat(path)
         self.known[path] = Seen(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
         self._undecided.add(path)
+
+    def _look_again_beside(self, path: str) -> None:
+        """What this file says may be what others of its folder waited for."""
+        for other in [each for each in self._undecided if os.path.dirname(each) == os.path.dirname(path)]:
+            self.known.pop(other, None)
+            self._undecided.discard(other)
 
     def gone(self, path: str) -> None:
         """This file is not there any more; those that were passed over because of it are looked at again."""

@@ -235,7 +235,7 @@ class Pipeline:
                 homes = [expand(str(each), self._env) for each in chosen]
             self.homes[flavor] = [str(home) for home in homes]
             roots += [
-                Root(flavor, str(home), os.path.relpath(folder, home))
+                Root(flavor, str(home), "" if folder == Path(home) else os.path.relpath(folder, home))
                 for home in homes
                 for folder in adapter.folders(Path(home))
             ]

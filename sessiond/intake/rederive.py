@@ -63,11 +63,11 @@ class _Generation:
         self._uid = uid
 
     def texts(self, carry: Carry, longest: int, *, is_snapshot: bool) -> Iterator[tuple[int, str]]:
-        for lines in _lines(self._db, self._generation_id, longest, is_snapshot=is_snapshot):
-            stop = lines[-1].offset + 1
-            bound = (self._session_row, self._generation_id, lines[0].offset, stop)
+        for some in lines(self._db, self._generation_id, longest, is_snapshot=is_snapshot):
+            stop = some[-1].offset + 1
+            bound = (self._session_row, self._generation_id, some[0].offset, stop)
             ids = {(start, block): id_ for id_, start, block in rows(self._db, _EVENTS, bound)}
-            for line in lines:
+            for line in some:
                 carry = yield from self._line(line, carry, ids)
 
     def _line(
@@ -98,7 +98,7 @@ class _Generation:
                 yield event_id, self._wording.indexed(patch.text or "")
 
 
-def _lines(db: apsw.Connection, generation_id: int, longest: int, *, is_snapshot: bool) -> Iterator[list[Line]]:
+def lines(db: apsw.Connection, generation_id: int, longest: int, *, is_snapshot: bool) -> Iterator[list[Line]]:
     """The complete lines of a generation, a frame's worth at a time; those too long to parse are left out."""
     rest, at = b"", 0
     try:
@@ -109,9 +109,9 @@ def _lines(db: apsw.Connection, generation_id: int, longest: int, *, is_snapshot
             if is_snapshot:
                 continue
             end = rest.rfind(b"\n") + 1
-            lines = _cut(rest[:end], at, longest)
-            if lines:
-                yield lines
+            some = _cut(rest[:end], at, longest)
+            if some:
+                yield some
             rest, at = rest[end:], at + end
             if len(rest) > longest:
                 rest = rest[-1:]  # inside a line that is too long: only its end matters, and no parse of it succeeds
@@ -123,11 +123,11 @@ def _lines(db: apsw.Connection, generation_id: int, longest: int, *, is_snapshot
 
 
 def _cut(data: bytes, at: int, longest: int) -> list[Line]:
-    lines: list[Line] = []
+    found: list[Line] = []
     for raw in data.split(b"\n")[:-1]:
         text = raw.lstrip(b"\0")
         if text and not text.isspace() and len(text) <= longest:
             start = at + len(raw) - len(text)
-            lines.append(Line(start, text.removesuffix(b"\r"), ending=text.endswith(b"\r")))
+            found.append(Line(start, text.removesuffix(b"\r"), ending=text.endswith(b"\r")))
         at += len(raw) + 1
-    return lines
+    return found

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from sessiond.adapters.base import Claim, NeedMore, Reader
-from sessiond.intake import identity, tail
+from sessiond.intake import identity, rewritten, tail
 from sessiond.intake.content import Compressed, Content, Plain
 from sessiond.intake.opened import opened
 from sessiond.intake.repo import find_repo
@@ -201,12 +201,12 @@ class Register:
         source = Source(flavor=root.flavor, home=root.home, path=path, below=below, adapter_version=adapter.version)
         source.checkpoint = replace(source.checkpoint, device=stat.st_dev, inode=stat.st_ino)
         source.size, source.mtime_ns = stat.st_size, stat.st_mtime_ns
-        if stat.st_size and not head:
-            return None  # the first line is still being written, and it tells whose file this is
         try:
             claim = adapter.claims(PurePosixPath(below), head)
         except NeedMore:
             return None
+        if stat.st_size and not head and (claim is None or claim.reader != Reader.SNAPSHOT):
+            return None  # the first line is still being written, and it tells whose file this is
         if claim is None:
             source.state = FOREIGN
             return Registered(source, []), stat
@@ -225,6 +225,8 @@ class Register:
     def _judge(self, source: Source, claim: Claim, adapter: Adapter) -> bool | None:
         """Is it excluded? None: its working directory may still come, so nothing of it may be stored yet."""
         cwd = claim.cwd
+        if cwd is None and claim.cwd_beside is not None:
+            return self._judge_beside(source, claim.cwd_beside)
         if cwd is None and claim.cwd_may_come:
             cwd = self._search_cwd(source, adapter)
             if cwd is None:
@@ -232,6 +234,14 @@ class Register:
         if cwd is None:
             return self._judge_silent(source, claim)
         return self._matches(cwd, source.path) or self._matches(find_repo(cwd), source.path)
+
+    def _judge_beside(self, source: Source, name: str) -> bool | None:
+        """As that other file is judged, which says the working directory; without it, by the path."""
+        try:
+            found = self._claimed(os.path.join(os.path.dirname(source.path), name))
+        except FileNotFoundError:
+            return self._matches(None, source.path)
+        return None if found is None else found[0].source.state == EXCLUDED
 
     def _judge_silent(self, source: Source, claim: Claim) -> bool | None:
         """A file that never names its directory goes with its session's other files, else by its own path."""
@@ -247,7 +257,10 @@ class Register:
         at, carry = source.checkpoint, dict(source.carry)
         while True:
             is_packed = source.reader == Reader.ZSTD
-            chunk = tail.read(source.path, source.below.count("/"), at, self._limits, compressed=is_packed)
+            if source.reader == Reader.SNAPSHOT:
+                chunk = rewritten.read(source.path, source.below.count("/"), at, self._limits)
+            else:
+                chunk = tail.read(source.path, source.below.count("/"), at, self._limits, compressed=is_packed)
             for line in chunk.lines:
                 for fact in _facts_of(adapter, line, carry):
                     if fact.name == "cwd":

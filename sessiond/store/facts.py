@@ -43,6 +43,8 @@ def apply(db: apsw.Connection, session: SessionRow, flavor: str, fact: Fact, tal
     if not db.changes():
         return
     session.is_changed = True
+    if fact.name in ("started_at", "ended_at"):
+        session.cover_stated(fact.name, fact.value)
     if fact.name in _COLUMNS:
         db.execute(f"UPDATE _session SET {fact.name} = ? WHERE id = ?", (fact.value, session.id))
     elif fact.name == "parent":

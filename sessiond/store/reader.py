@@ -40,8 +40,9 @@ _SESSION = """
 SELECT v.session_uid, v.flavor, v.native_session_id, v.repo, v.domain, v.cwd, v.git_branch, v.model,
        v.started_at, v.ended_at, v.outcome, v.outcome_basis, v.outcome_reason, v.task_ref, v.title, v.parent_uid,
        v.is_sidechain, v.discovered_at, v.ingested_at, v.analyzed_at, v.evicted_at, v.source_gone_at, v.pinned,
-       v.events, v.revision, s.turns, s.retries, u.input_tokens, u.output_tokens, u.cache_read, u.cache_write,
-       u.duration_ms, f.path, f.bytes
+       v.events, v.revision,
+       iif(EXISTS (SELECT 1 FROM _fact WHERE session_id = s.id AND name = 'turns_unknown'), NULL, s.turns),
+       s.retries, u.input_tokens, u.output_tokens, u.cache_read, u.cache_write, u.duration_ms, f.path, f.bytes
   FROM _session AS s
   JOIN sessions AS v ON v.session_uid = s.uid
   LEFT JOIN LATERAL_USAGE AS u ON u.session_id = s.id
@@ -157,6 +158,16 @@ def events_by_id(db: apsw.Connection, ids: Sequence[int]) -> dict[int, SessionEv
     """Live events by the id that the search index knows them by."""
     query = f"{_EVENT.replace('SELECT s.uid', 'SELECT e.id, s.uid', 1)} WHERE e.id = ? AND g.closed_at IS NULL"
     return {row[0]: _event(row[1:]) for id_ in ids for row in rows(db, query, (id_,))}
+
+
+def main_generation(db: apsw.Connection, uid: str) -> int | None:
+    """The content of a session's main file as it is now; of several copies, the one that was read furthest."""
+    query = """
+    SELECT f.generation_id FROM _source AS f JOIN _session AS s ON s.id = f.session_id
+     WHERE s.uid = ? AND f.role = 'main' AND f.generation_id IS NOT NULL ORDER BY f.read_offset DESC, f.id LIMIT 1
+    """
+    found = value(db, query, (uid,))
+    return None if found is None else int(found)
 
 
 def payload(db: apsw.Connection, event: SessionEvent) -> bytes:

@@ -60,6 +60,13 @@ class SessionRow:
         self.started_at = ts if self.started_at is None else min(self.started_at, ts)
         self.ended_at = ts if self.ended_at is None else max(self.ended_at, ts)
 
+    def cover_stated(self, name: str, ts: str) -> None:
+        """The agent itself says when it began, or was active last: before its first event, or after its last."""
+        if name == "started_at":
+            self.started_at = ts if self.started_at is None else min(self.started_at, ts)
+        else:
+            self.ended_at = ts if self.ended_at is None else max(self.ended_at, ts)
+
     def mark_fork(self, hash_: int, offset: int) -> None:
         """Remember the last record of the file that is somebody else's: its owner is the parent."""
         if self.fork_offset is None or offset >= self.fork_offset:
@@ -111,6 +118,9 @@ def recompute_times(db: apsw.Connection, session: SessionRow) -> None:
     """After events left: what remains says when it began and ended."""
     query = "SELECT min(ts), max(ts) FROM _event WHERE session_id = ?"
     session.started_at, session.ended_at = rows(db, query, (session.id,))[0]
+    query = "SELECT name, value FROM _fact WHERE session_id = ? AND name IN ('started_at', 'ended_at') ORDER BY name"
+    for name, ts in rows(db, query, (session.id,)):
+        session.cover_stated(name, ts)
 
 
 def next_revision(db: apsw.Connection) -> int:
