@@ -194,6 +194,7 @@ class Patch:
 
     key: Key
     kind: Kind | None = None
+    ts: str | None = None
     role: Role | None = None
     tool: str | None = None
     summary: str | None = None
@@ -227,8 +228,9 @@ class Fact:
     """Something about the session. The smallest rank wins; among equals the last one, or the first (`first`).
 
     Names the store knows: title, cwd, git_branch, model, task_ref, parent (a native id: joins the lineages),
-    outcome, outcome_basis, outcome_reason, started_at and ended_at (besides what the events say), turns_unknown (any
-    value: nobody's turns can be told from this agent's records). Any other name is kept as it is.
+    outcome, outcome_basis, outcome_reason, started_at and ended_at (besides what the events say), active_at (a time
+    that the session spans: it widens both), turns_unknown (any value: nobody's turns can be told from this agent's
+    records). Any other name is kept as it is.
     """
 
     name: str

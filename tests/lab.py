@@ -41,6 +41,9 @@ class Lab:
 
     # --- agents' files ---
 
+    def home_of(self, flavor: str) -> Path:
+        return self.user_home / f".{flavor}"
+
     def claude_file(self, name: str = "s1", slug: str = "-w") -> Path:
         path = self.claude / "projects" / slug / f"{name}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -39,7 +39,7 @@ class Claim:
     session_id: str
     member: str
     reader: Reader = Reader.TAIL
-    role: str = "main"  # main | subagent | sidecar
+    role: str = "main"  # main | subagent | part (of a session that is spread over files) | sidecar
     cwd: str | None = None
     cwd_may_come: bool = True  # False: the format never says, so privacy rules look at the path
     cwd_beside: str | None = None  # but a file of this name in the same folder says it, where there is one
@@ -184,6 +184,20 @@ def time_of(value: Any) -> str | None:
         moment = datetime.fromisoformat(_shorten_fraction(value))
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
+        return None
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z" if moment.year >= 1000 else None
+
+
+def local_time_of(value: Any) -> str | None:
+    """Like `time_of`, for agents that write local times without a zone: such a time is in this machine's zone.
+
+    The zone is the one ambient fact that an adapter knows: whoever wrote the file wrote it here.
+    """
+    if not isinstance(value, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(_shorten_fraction(value)).astimezone(UTC)
+    except (ValueError, OverflowError, OSError):
         return None
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z" if moment.year >= 1000 else None
 

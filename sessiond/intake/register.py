@@ -206,7 +206,7 @@ class Register:
         except NeedMore:
             return None
         if stat.st_size and not head and (claim is None or claim.reader != Reader.SNAPSHOT):
-            return None  # the first line is still being written, and it tells whose file this is
+            return None  # the first line is still being written; a file rewritten whole may do without a newline
         if claim is None:
             source.state = FOREIGN
             return Registered(source, []), stat

@@ -38,6 +38,9 @@ ON CONFLICT DO UPDATE SET rank = excluded.rank, value = excluded.value
 
 
 def apply(db: apsw.Connection, session: SessionRow, flavor: str, fact: Fact, tally: Tally) -> None:
+    if fact.name == "active_at":
+        _widen(session, fact.value)
+        return
     bound = {"session": session.id, "name": fact.name, "rank": fact.rank, "value": fact.value, "first": fact.first}
     db.execute(_UPSERT, bound)
     if not db.changes():
@@ -52,3 +55,9 @@ def apply(db: apsw.Connection, session: SessionRow, flavor: str, fact: Fact, tal
         if parent != session.uid:
             db.execute("UPDATE _session SET parent = ? WHERE id = ?", (parent, session.id))
             tally.unindex += lineage.join(db, session.uid, parent)
+
+
+def _widen(session: SessionRow, ts: str) -> None:
+    before = session.started_at, session.ended_at
+    session.cover(ts)
+    session.is_changed |= before != (session.started_at, session.ended_at)

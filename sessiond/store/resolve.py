@@ -263,6 +263,8 @@ class Resolver:
     def _apply_patch(self, seq: int, fields: dict[str, object]) -> None:
         fields = dict(fields)
         text = fields.pop("text", None)
+        if isinstance(ts := fields.get("ts"), str):
+            self._session.cover(ts)
         for name, new in fields.items():
             query = f"UPDATE _event SET {name} = ? WHERE session_id = ? AND seq = ?"
             self._db.execute(query, (new, self._session.id, seq))
@@ -297,7 +299,7 @@ class Resolver:
         return self._losers[row]
 
 
-_PATCHED = ("kind", "role", "tool", "summary", "text", "is_error")
+_PATCHED = ("kind", "ts", "role", "tool", "summary", "text", "is_error")
 
 _INSERT_EVENT = """
 INSERT INTO _event (session_id, seq, generation_id, start, length, block, ts, kind, role, tool, summary, parent_seq,

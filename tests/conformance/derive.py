@@ -1,4 +1,4 @@
-"""Write expected_claude.json and expected_codex.json from the raw fixture files.
+"""Write expected_claude.json, expected_codex.json and expected_hive.json from the raw fixture files.
 
 Run it from anywhere: `python tests/conformance/derive.py` (`--check` writes nothing and exits 1 on a difference).
 """
@@ -12,6 +12,7 @@ from typing import Any
 
 import derive_claude
 import derive_codex
+import derive_hive
 from tally import totals
 from unsettled import unsettled
 
@@ -41,6 +42,15 @@ def codex_homes() -> dict[str, dict[str, str]]:
     return homes
 
 
+def hive_homes() -> dict[str, dict[str, str]]:
+    """The tree, and each version of the one state.json that is rewritten, as if only that one had been seen."""
+    homes = {"hive": {path: path.removeprefix("hive/.hive/") for path in below("hive/.hive")}}
+    for path in below("hive/state-sequence"):
+        native = json.loads((FIXTURES / path).read_bytes())["session_id"]
+        homes[path.removesuffix(".state.json")] = {path: f"agents/digest/sessions/{native}/state.json"}
+    return homes
+
+
 def expected(flavor: Any, homes: dict[str, dict[str, str]]) -> dict[str, Any]:
     result = {}
     for name, files in homes.items():
@@ -56,6 +66,7 @@ def main() -> int:
     wanted = {
         "expected_claude.json": expected(derive_claude, claude_homes()),
         "expected_codex.json": expected(derive_codex, codex_homes()),
+        "expected_hive.json": expected(derive_hive, hive_homes()),
     }
     differs = False
     for name, value in wanted.items():

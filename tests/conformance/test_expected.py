@@ -51,12 +51,20 @@ BY_HAND = [
     ("codex with live-fork", "codex:child-session", "output_tokens", 109637 - 102678),
     ("codex/incremental/turn-2", "codex:a1b2c3d4-e5f6-7890-abcd-ef1234567890", "event_total", 12),
     ("codex/incremental/turn-spawn-skill", "codex:spawn-test-uuid", "event_total", 11),
+    ("hive", "hive:session_20260904_101501_52e6b438", "event_total", 19),
+    ("hive", "hive:session_20260904_101501_52e6b438", "input_tokens", 1200 + 1500 + 1600 + 2000),
+    ("hive", "hive:session_20260904_101531_f2a74de4", "events.error", 2),  # the node and the run, not the state again
+    ("hive", "hive:session_20260904_101531_f2a74de4", "events.human_intervention", 1),
+    ("hive", "hive:session_20260906_101501_a6a3a450", "events.lifecycle", 2),  # run_started, and the node that ended
+    ("hive", "hive:session_20260907_101501_d23f0824", "input_tokens", 5100 - 4096 - 512),
+    ("hive", "hive:session_20260907_101501_d23f0824", "events.lifecycle", 5),
+    ("hive/state-sequence/04-completed", "hive:session_20260910_081500_5e9c0ffe", "event_total", 3),
 ]
 
 
 def expected() -> dict:
-    files = ("expected_claude.json", "expected_codex.json")
-    return {home: value for name in files for home, value in json.loads((HERE / name).read_text()).items()}
+    files = sorted(HERE.glob("expected_*.json"))
+    return {home: value for file in files for home, value in json.loads(file.read_text()).items()}
 
 
 def test_expectations_follow_from_the_raw_files():

@@ -27,7 +27,7 @@ def files_below(folder) -> dict[str, bytes]:
 def test_every_fixture_comes_back_byte_for_byte(home, lab, fixtures):
     flavor, wanted = EXPECTED[home]
     lay_out(lab, flavor, wanted["files"])
-    agent_home = lab.claude if flavor == "claude" else lab.codex
+    agent_home = lab.home_of(flavor)
     lab.ingest()
     before = files_below(agent_home)
     with lab.store() as db:

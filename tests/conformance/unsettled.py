@@ -119,6 +119,10 @@ BY_SESSION: dict[str, Readings] = {
     "claude:c1d0a6cf-1f6c-4bb0-9a5a-2b0c2f5f9d10": also(
         "its only usage is the zeros of an API error message", **{name: [None] for name in TOKENS}
     ),
+    "hive:session_20260904_101531_f2a74de4": also(
+        "one verdict RETRY in the log; progress.total_retries, which the page takes, counts node attempts: 3",
+        retries=[3],
+    ),
     "codex:019e1625-789d-76c0-80ab-3724b5ddb799": also(
         "4 write_stdin results state a non-zero exit, and exec_command_end the same of the 4 calls that began those "
         'processes; "write_stdin failed: stdin is closed" has no mark that the page names',
@@ -153,6 +157,8 @@ def unsettled(uid: str, report: dict[str, Any]) -> Readings:
     flavor, _, native = uid.partition(":")
     if flavor == "codex":
         found |= codex_in_general(native, report)
+    if flavor == "hive":
+        found |= hive_in_general(report)
     return found | BY_SESSION.get(uid, {})
 
 
@@ -172,4 +178,16 @@ def codex_in_general(native: str, report: dict[str, Any]) -> Readings:
         found |= also("whether the turn_context after a fork's meta is its own or a replay", **fewer)
     if native.startswith("sibling-"):
         found |= also("the parent is no session here", parent_uid=[None])
+    return found
+
+
+def hive_in_general(report: dict[str, Any]) -> Readings:
+    found = also(
+        "local times without a zone: they depend on the machine; a log without times is as old as its file",
+        started_at=ANY,
+        ended_at=ANY,
+    )
+    if report["turns"] is None:
+        said = report["events"].get("user_msg", 0)
+        found |= also("null once the fact turns_unknown is heeded; what was said is counted until then", turns=[said])
     return found
