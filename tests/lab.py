@@ -37,6 +37,7 @@ class Lab:
         }
         self.claude = self.user_home / ".claude"
         self.codex = self.user_home / ".codex"
+        self.grok = self.user_home / ".grok"
         register_flavors()
 
     # --- agents' files ---

@@ -39,10 +39,12 @@ class Claim:
     session_id: str
     member: str
     reader: Reader = Reader.TAIL
-    role: str = "main"  # main | subagent | part (of a session that is spread over files) | sidecar
+    role: str = "main"  # main | subagent | part (of a session that is spread over files) | sidecar | stand_in
     cwd: str | None = None
     cwd_may_come: bool = True  # False: the format never says, so privacy rules look at the path
     cwd_beside: str | None = None  # but a file of this name in the same folder says it, where there is one
+    cwd_file: str | None = None  # in place of `cwd`: a file, from this one's folder, that holds it and nothing else
+    stands_in_for: str | None = None  # a file beside it: this one is read only where that one is not, nor ever was
     is_sidechain: bool = False  # of the session as a whole: it is a sub-agent of its parent
     timeless: bool = False  # records carry no times of their own: the file's mtime is the last activity
     seed: Mapping[str, str] = field(default_factory=dict)  # what `carry` begins with: what only the path says

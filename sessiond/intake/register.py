@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 KEPT = 1000  # sources kept in memory; each is a few kilobytes at most
 COMPRESSED = ".zst"
+STAND_IN = "stand_in"
+MAX_PATH_BYTES = 4096
 
 
 @dataclass(slots=True)
@@ -67,7 +69,7 @@ class Register:
         kept = self._kept.get(path)
         if kept is not None:
             self._kept.move_to_end(path)
-            return self._with_head(Registered(kept, []))
+            return None if self._is_relieved(kept) else self._with_head(Registered(kept, []))
         found = self._known(path) or self._new(path)
         if found is not None:
             self._keep(found.source)
@@ -93,6 +95,8 @@ class Register:
             return None if source is None else Registered(source, [])
         if source.state in (FOREIGN, EXCLUDED):
             return self._left_out_before(source)
+        if self._is_relieved(source):
+            return None
         was_gone = source.state == GONE
         if self._is_excluded is not None and self._is_session_excluded(source):
             source.state = EXCLUDED
@@ -207,9 +211,13 @@ class Register:
             return None
         if stat.st_size and not head and (claim is None or claim.reader != Reader.SNAPSHOT):
             return None  # the first line is still being written; a file rewritten whole may do without a newline
+        if claim is not None and self._has_the_real_one(path, root.flavor, claim):
+            claim = None
         if claim is None:
             source.state = FOREIGN
             return Registered(source, []), stat
+        if claim.cwd is None and claim.cwd_file is not None:
+            claim = replace(claim, cwd=self._read_cwd(os.path.join(os.path.dirname(path), claim.cwd_file)))
         _take_claim(source, claim)
         if self._is_excluded is not None:
             verdict = self._judge(source, claim, adapter)
@@ -219,6 +227,36 @@ class Register:
                 source.state, source.session_id = EXCLUDED, ""
         facts = [] if claim.cwd is None else [Fact("cwd", claim.cwd, rank=8, first=True)]
         return Registered(source, facts), stat
+
+    def _read_cwd(self, path: str) -> str | None:
+        path = os.path.normpath(path)
+        place = self.locate(path)
+        if place is None:
+            return None
+        try:
+            with opened(path, place[1].count("/")) as fd:
+                data = os.read(fd, MAX_PATH_BYTES + 1)
+            return None if len(data) > MAX_PATH_BYTES else data.decode().strip("\r\n") or None
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    # --- files that stand in for others -----------------------------------------------------------
+
+    def _has_the_real_one(self, path: str, flavor: str, claim: Claim) -> bool:
+        """Whether the file that this one would stand in for is there, or was: what it said is stored already."""
+        real = claim.stands_in_for
+        if real is None:
+            return False
+        if os.path.lexists(os.path.join(os.path.dirname(path), real)):
+            return True
+        return bool(sources.by_member(self._db, f"{flavor}:{claim.session_id}", real))
+
+    def _is_relieved(self, source: Source) -> bool:
+        """It was read in place of another file, which is there now: it will be read no further."""
+        if source.role != STAND_IN:
+            return False
+        found = self._claimed(source.path)
+        return found is None or found[0].source.state == FOREIGN
 
     # --- privacy --------------------------------------------------------------------------------
 
@@ -280,7 +318,7 @@ def _facts_of(adapter: Adapter, line: Line, carry: dict[str, object]) -> list[Fa
 def _take_claim(source: Source, claim: Claim) -> None:
     source.session_id = claim.session_id
     source.member = claim.member
-    source.role = claim.role
+    source.role = STAND_IN if claim.stands_in_for is not None else claim.role
     source.reader = claim.reader
     source.is_sidechain = claim.is_sidechain
     source.is_timeless = claim.timeless

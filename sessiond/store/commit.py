@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from sessiond.model import Carry, Chunk, Event, Fact, Link, Patch, Record, Reject, Unknown, Usage, utc
-from sessiond.store import archive, facts, session_row, sources
+from sessiond.store import archive, facts, relief, session_row, sources
 from sessiond.store.connect import value
 from sessiond.store.keys import root_of
 from sessiond.store.resolve import Place, Resolver, Tally
@@ -80,7 +80,7 @@ def commit_chunk(db: apsw.Connection, batch: Batch, counts: Counts, now: datetim
     """Write one batch. Reading the same chunk again would add nothing: every row here has a name or a place."""
     source, at = batch.source, utc(now)
     batch.roll_forward()
-    _place_source(db, batch, counts, at)
+    gone = _place_source(db, batch, counts, at)
     _write_bytes(db, batch)
     if source.session_row is None:  # excluded or foreign: only path and cursor are kept
         sources.advance(db, source, batch.chunk, batch.carry)
@@ -92,6 +92,7 @@ def commit_chunk(db: apsw.Connection, batch: Batch, counts: Counts, now: datetim
         if source.first_ts is not None:  # the owner rule reads it from the table
             db.execute("UPDATE _source SET first_ts = ? WHERE id = ?", (source.first_ts, source.id))
     tally = _write_records(db, batch, session, counts, at)
+    tally.unindex += gone
     if source.is_timeless and tally.events:
         session.cover(utc(datetime.fromtimestamp(batch.chunk.mtime_ns / 1e9, UTC)))
     if session.is_changed or tally.events:
@@ -110,15 +111,20 @@ def commit_chunk(db: apsw.Connection, batch: Batch, counts: Counts, now: datetim
     counts.blank_lines += batch.chunk.blank_lines
 
 
-def _place_source(db: apsw.Connection, batch: Batch, counts: Counts, at: str) -> None:
+def _place_source(db: apsw.Connection, batch: Batch, counts: Counts, at: str) -> list[int]:
+    """Give it the ids of its rows. Returns the events that a file took along which stood in for this one."""
     source, chunk = batch.source, batch.chunk
+    gone: list[int] = []
     if source.session_row is None and source.session_id:
         source.session_row = session_row.find_or_make(db, source, at)
+        if source.role == "main":
+            gone = relief.relieve(db, source.session_row)
     if source.id is None:
         source.id = sources.insert(db, source, at)
     if source.generation_id is None or chunk.restarted:
         source.generation_id = _next_generation(db, source.id, chunk.restarted, at)
         counts.generations += chunk.restarted is not None
+    return gone
 
 
 def _next_generation(db: apsw.Connection, source_id: int, reason: str | None, at: str) -> int:

@@ -22,7 +22,8 @@ RETURNING id, session_id, generation_id, read_offset, pending
 """
 _SESSION = """
 UPDATE _session SET source_gone_at = :now, revision = :revision
- WHERE id = :id AND NOT EXISTS (SELECT 1 FROM _source WHERE session_id = :id AND state = 'live' AND role = 'main')
+ WHERE id = :id AND NOT EXISTS (SELECT 1 FROM _source WHERE session_id = :id AND state = 'live'
+                                  AND role IN ('main', 'stand_in'))
 """
 
 

@@ -242,9 +242,13 @@ SELECT e.id AS event_id, s.uid AS session_uid, e.seq, e.ts, e.kind, e.role, e.to
        e.is_sidechain, e.is_error, g.closed_at IS NOT NULL AS is_superseded
   FROM _event AS e JOIN _session AS s ON s.id = e.session_id JOIN _generation AS g ON g.id = e.generation_id;
 
+-- is_in_parent: its parent's rows state this once more, so a sum over sessions leaves it out.
 CREATE VIEW usage AS
 SELECT s.uid AS session_uid, u.seq, u.ts, u.model, u.input_tokens, u.output_tokens, u.cache_read_tokens,
-       u.cache_write_tokens, u.reasoning_tokens, u.duration_ms
+       u.cache_write_tokens, u.reasoning_tokens, u.duration_ms,
+       EXISTS (SELECT 1 FROM _fact AS f WHERE f.session_id = s.id AND f.name = 'usage_in_parent')
+       AND EXISTS (SELECT 1 FROM _session AS p JOIN _usage AS v ON v.session_id = p.id
+                    WHERE p.uid = s.parent AND v.output_tokens IS NOT NULL) AS is_in_parent
   FROM _usage AS u JOIN _session AS s ON s.id = u.session_id;
 
 CREATE VIEW errors AS

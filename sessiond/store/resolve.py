@@ -7,11 +7,12 @@ event and no cost. When the rightful owner comes later, the event changes hands,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
+from sessiond.model import Role
 from sessiond.store import session_row
 from sessiond.store.connect import rows, value
 from sessiond.store.keys import Named, Names, hash_bytes, hash_of, scope_of
@@ -134,6 +135,8 @@ class Resolver:
 
     def _insert(self, place: Place, block: int, event: Event, named: Named) -> None:
         session = self._session
+        if session.is_sidechain:
+            event = _aside(event)
         parent_seq, missing = self._parent(event.parent_key)
         session.next_seq += 1
         self._db.execute(
@@ -297,6 +300,12 @@ class Resolver:
         if row not in self._losers:
             self._losers[row] = (session_row.load(self._db, row), [])
         return self._losers[row]
+
+
+def _aside(event: Event) -> Event:
+    """An event of a sub-agent's own session. No person speaks there."""
+    role = Role.AGENT if event.is_turn and event.role == Role.USER else event.role
+    return replace(event, is_sidechain=True, is_turn=False, role=role)
 
 
 _PATCHED = ("kind", "ts", "role", "tool", "summary", "text", "is_error")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _LOAD = """
 SELECT id, uid, native_id, next_seq, events, turns, retries, started_at, ended_at, fork_hash, fork_offset,
-       evicted_at, refold
+       evicted_at, refold, is_sidechain
   FROM _session WHERE id = ?
 """
 _SAVE = """
@@ -25,6 +25,12 @@ UPDATE _session
        analyzed_at = iif(:has_news OR :refold, NULL, analyzed_at),
        source_gone_at = iif(:has_source, NULL, source_gone_at), revision = :revision
  WHERE id = :id
+"""
+
+
+_ASIDE = """
+UPDATE _event SET is_sidechain = 1, role = iif(is_turn AND role = 'user', 'agent', role), is_turn = 0
+ WHERE session_id = ?
 """
 
 
@@ -43,6 +49,7 @@ class SessionRow:
     fork_offset: int | None
     evicted_at: str | None
     refold: int
+    is_sidechain: int  # all of it: what is said to it is said by an agent
     is_changed: bool = False  # anything that a reader could see
     has_news: bool = False  # new events: the watermarks go back
     has_source: bool = False  # one of its files was read just now
@@ -79,7 +86,7 @@ def find_or_make(db: apsw.Connection, source: Source, now: str) -> int:
     found = value(db, "SELECT id FROM _session WHERE uid = ?", (source.uid,))
     if found is not None:
         if source.is_sidechain:
-            db.execute("UPDATE _session SET is_sidechain = 1 WHERE id = ? AND NOT is_sidechain", (found,))
+            _make_sidechain(db, int(found))
         return int(found)
     made = value(
         db,
@@ -88,6 +95,16 @@ def find_or_make(db: apsw.Connection, source: Source, now: str) -> int:
         (source.uid, source.flavor, source.session_id, source.is_sidechain, now, next_revision(db)),
     )
     return int(made)
+
+
+def _make_sidechain(db: apsw.Connection, row: int) -> None:
+    """It turns out to be a sub-agent: another file of it may say so, after its events were stored."""
+    query = "UPDATE _session SET is_sidechain = 1, turns = 0 WHERE id = ? AND NOT is_sidechain"
+    db.execute(query, (row,))
+    if db.changes():
+        db.execute(_ASIDE, (row,))
+        changed = "UPDATE _session SET refold = 1, analyzed_at = NULL, revision = ? WHERE id = ?"
+        db.execute(changed, (next_revision(db), row))
 
 
 def load(db: apsw.Connection, row: int) -> SessionRow:

@@ -1,4 +1,4 @@
-"""Write expected_claude.json, expected_codex.json and expected_hive.json from the raw fixture files.
+"""Write expected_<agent>.json (claude, codex, grok, hive) from the raw fixture files.
 
 Run it from anywhere: `python tests/conformance/derive.py` (`--check` writes nothing and exits 1 on a difference).
 """
@@ -12,6 +12,7 @@ from typing import Any
 
 import derive_claude
 import derive_codex
+import derive_grok
 import derive_hive
 from tally import totals
 from unsettled import unsettled
@@ -51,6 +52,16 @@ def hive_homes() -> dict[str, dict[str, str]]:
     return homes
 
 
+def grok_homes() -> dict[str, dict[str, str]]:
+    homes = {}
+    for name in ("grok/.grok", "real/grok"):
+        marks = sorted(p.relative_to(FIXTURES).as_posix() for p in (FIXTURES / name).rglob(".cwd"))
+        homes[name] = {path: path.removeprefix(name + "/") for path in [*below(name), *marks]}
+    goldens = "grok/agentsview-goldens"  # two homes of which only the insides of `sessions` are there
+    homes[goldens] = {path: "sessions/" + "/".join(Path(path).parts[3:]) for path in below(goldens)}
+    return homes
+
+
 def expected(flavor: Any, homes: dict[str, dict[str, str]]) -> dict[str, Any]:
     result = {}
     for name, files in homes.items():
@@ -59,6 +70,8 @@ def expected(flavor: Any, homes: dict[str, dict[str, str]]) -> dict[str, Any]:
         for uid, report in reports.items():
             report["unsettled"] = unsettled(uid, report)
         result[name] = {"files": files, "sessions": reports, "totals": totals(reports)}
+        if flavor is derive_grok:
+            result[name]["totals"] |= derive_grok.totals_once(reports)
     return result
 
 
@@ -67,6 +80,7 @@ def main() -> int:
         "expected_claude.json": expected(derive_claude, claude_homes()),
         "expected_codex.json": expected(derive_codex, codex_homes()),
         "expected_hive.json": expected(derive_hive, hive_homes()),
+        "expected_grok.json": expected(derive_grok, grok_homes()),
     }
     differs = False
     for name, value in wanted.items():

@@ -10,8 +10,10 @@ import pytest
 
 from conformance_homes import EXPECTED, lay_out
 from lab import Lab
+from sessiond.store import totals
 from sessiond.store.connect import rows
 
+TOKENS = {"input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"}
 CALLS = ("tool_call", "edit", "test_run", "decision")
 FIELDS = (
     "event_total", "results_joined", "tool_result_errors", "turns", "sidechain_events", "retries", "input_tokens",
@@ -102,6 +104,21 @@ def test_every_session_is_what_the_files_say(home, lab, fixtures):
     assert sorted(got) == sorted(wanted["sessions"])
     wrong = {uid: differences(each, got[uid]) for uid, each in wanted["sessions"].items()}
     assert not {uid: each for uid, each in wrong.items() if each}, json.dumps(wrong, indent=1, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("home", EXPECTED)
+def test_the_sum_over_sessions_counts_every_token_once(home, lab, fixtures):
+    """Grok states a sub-agent's tokens twice, with the child and with its parent."""
+    flavor, wanted = EXPECTED[home]
+    lay_out(lab, flavor, wanted["files"])
+    if any(TOKENS & each.get("unsettled", {}).keys() for each in wanted["sessions"].values()):
+        pytest.skip("what its sessions spent is not settled")
+
+    lab.ingest()
+
+    with lab.store() as db:
+        cost = totals.total(db)
+    assert {name: getattr(cost, name) for name in TOKENS} == {name: wanted["totals"][name] for name in TOKENS}
 
 
 @pytest.mark.parametrize("home", [home for home in EXPECTED if "incremental" not in home])

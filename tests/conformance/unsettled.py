@@ -137,6 +137,12 @@ BY_SESSION: dict[str, Readings] = {
         event_total=[0],
         calls=[0],
     ),
+    "grok:ba14ea9c-aeef-4303-8b22-22a17222e4b5": also(
+        "a turn whose process was killed, closed at the next resume: a failed turn, an interrupt, or bookkeeping",
+        events__error=[0],
+        events__human_intervention=[1],
+        events__lifecycle=[2],
+    ),
     "codex:d737f9cd-6391-49d6-a3b4-10a0b53c33a3": also(
         '"Search error: ... HTTP 400" has no mark that the page names', tool_result_errors=[1]
     ),
@@ -159,6 +165,9 @@ def unsettled(uid: str, report: dict[str, Any]) -> Readings:
         found |= codex_in_general(native, report)
     if flavor == "hive":
         found |= hive_in_general(report)
+    if flavor == "grok":
+        why = "the page takes created_at and last_active_at of summary.json; a chat history has no time but its mtime"
+        found |= also(why, started_at=ANY, ended_at=ANY)
     return found | BY_SESSION.get(uid, {})
 
 
