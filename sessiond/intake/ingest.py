@@ -52,7 +52,7 @@ class Ingest:
         self.known = known
         self._undecided: set[str] = set()
 
-    def take_in(self, path: str) -> Taken:
+    def take_in(self, path: str, *, urgent: bool = True) -> Taken:
         """Move one chunk of one file into the store. OSError: it cannot be read."""
         found = self._register.find(path)
         if found is None:
@@ -77,7 +77,9 @@ class Ingest:
         frames = archive.frames_of(chunk) if source.state == LIVE else []
         repaired = sum(line.repaired for line in chunk.lines)
         light = replace(chunk, data=b"", lines=[])  # up to 8 MiB may wait for the writer: the raw bytes need not
-        self._writer.submit(Batch(source, light, parsed, rejects, carry, frames, len(chunk.lines), repaired))
+        self._writer.submit(
+            Batch(source, light, parsed, rejects, carry, frames, len(chunk.lines), repaired), urgent=urgent
+        )
         source.checkpoint, source.carry = chunk.checkpoint, carry
         source.size, source.mtime_ns = chunk.size, chunk.mtime_ns
         source.pending_bytes = chunk.pending_bytes

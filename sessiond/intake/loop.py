@@ -232,7 +232,7 @@ class IntakeLoop:
         began = time.monotonic()
         self._pace.begin(began)
         tickets = [ticket for ticket in self._tickets if ticket.waiting is None]
-        found = scan.sweep(self.roots, self._wants)
+        found = scan.sweep(self.roots, self._wants, self._ingest.known)
         known = self._ingest.known
         if began - self._looked_at_all > LOOK_AT_ALL_SECONDS:
             self._looked_at_all = began
@@ -282,7 +282,7 @@ class IntakeLoop:
 
     def _read(self, path: str, lane: Lane) -> None:
         try:
-            taken = self._ingest.take_in(path)
+            taken = self._ingest.take_in(path, urgent=lane is Lane.LIVE)
         except OSError as error:
             self._cannot_read(path, error)
             self._done(path)

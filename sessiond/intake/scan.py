@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR})
 _REMEMBERED = 200_000  # answers per flavor: beyond any real home, and a few dozen MB at the very most
@@ -70,19 +70,21 @@ class Remembered:
 
     def __init__(self, wants: Callable[[Root, str], bool]) -> None:
         self._wants = wants
-        self._answers: dict[str, dict[str, bool]] = {}
+        self._unwanted: dict[str, set[str]] = {}
 
     def __call__(self, root: Root, below: str) -> bool:
-        answers = self._answers.setdefault(root.flavor, {})
-        answer = answers.get(below)
-        if answer is None:
-            if len(answers) >= _REMEMBERED:
-                answers.clear()
-            answer = answers[below] = self._wants(root, below)
-        return answer
+        unwanted = self._unwanted.setdefault(root.flavor, set())
+        if below in unwanted:
+            return False
+        if self._wants(root, below):
+            return True
+        if len(unwanted) >= _REMEMBERED:
+            unwanted.clear()
+        unwanted.add(below)
+        return False
 
 
-def sweep(roots: Sequence[Root], wants: Callable[[Root, str], bool]) -> Sweep:
+def sweep(roots: Sequence[Root], wants: Callable[[Root, str], bool], known: Container[str] = frozenset()) -> Sweep:
     """Every regular file below the roots that `wants` takes by its path below the home.
 
     A root may be a link; below it none is followed. Where two roots meet, the first that wants a file has it.
@@ -101,11 +103,11 @@ def sweep(roots: Sequence[Root], wants: Callable[[Root, str], bool]) -> Sweep:
             found.absent.append(root)
             continue
         found.folders.append(folder)
-        _walk(root, folder, found, wants)
+        _walk(root, folder, found, wants, known)
     return found
 
 
-def _walk(root: Root, folder: str, found: Sweep, wants: Callable[[Root, str], bool]) -> None:
+def _walk(root: Root, folder: str, found: Sweep, wants: Callable[[Root, str], bool], known: Container[str]) -> None:
     waiting = [(folder, root.prefix.replace(os.sep, "/") + "/" if root.prefix else "")]
     while waiting:
         directory, below = waiting.pop()
@@ -115,17 +117,15 @@ def _walk(root: Root, folder: str, found: Sweep, wants: Callable[[Root, str], bo
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append((entry.path, f"{below}{entry.name}/"))
-                    else:
-                        _look(root, entry, below + entry.name, found, wants)
+                    elif entry.path in known or wants(root, below + entry.name):
+                        _look(root, entry, below + entry.name, found)
         except OSError as error:
             # One that vanished is not there; one that cannot be read, or not to its end, was not seen.
             if error.errno not in _GONE:
                 found.unreadable[directory] = _name(error)
 
 
-def _look(root: Root, entry: os.DirEntry[str], below: str, found: Sweep, wants: Callable[[Root, str], bool]) -> None:
-    if not wants(root, below):
-        return
+def _look(root: Root, entry: os.DirEntry[str], below: str, found: Sweep) -> None:
     if not entry.is_file(follow_symlinks=False):
         found.special += 1
         return

@@ -27,10 +27,11 @@ SELECT count(*),
   FROM _session
 """
 _AGENTS = """
-SELECT s.flavor, count(*), sum(s.ended_at >= :today),
-       (SELECT count(*) FROM _source AS f WHERE f.flavor = s.flavor AND f.state = 'live'),
-       (SELECT ifnull(sum(f.size), 0) FROM _source AS f WHERE f.flavor = s.flavor AND f.state = 'live')
-  FROM _session AS s WHERE s.events > 0 AND NOT s.is_sidechain GROUP BY s.flavor ORDER BY s.flavor
+SELECT flavor, count(*), sum(ended_at >= :today) FROM _session
+ WHERE events > 0 AND NOT is_sidechain GROUP BY flavor ORDER BY flavor
+"""
+_FILES = """
+SELECT flavor, count(*), ifnull(sum(size), 0) FROM _source WHERE state = 'live' GROUP BY flavor ORDER BY flavor
 """
 COUNTERS = ("lines", "events", "replays", "repaired", "overflows", "data_loss")
 
@@ -56,8 +57,14 @@ def sessions(db: apsw.Connection) -> dict[str, int]:
 
 def agents(db: apsw.Connection, today: str) -> dict[str, dict[str, int]]:
     """Per flavor: sessions, those active since `today`, files and bytes."""
-    names = ("sessions", "sessions_today", "files", "bytes")
-    return {row[0]: dict(zip(names, row[1:], strict=True)) for row in rows(db, _AGENTS, {"today": today})}
+    found = {
+        flavor: {"sessions": sessions, "sessions_today": today_, "files": 0, "bytes": 0}
+        for flavor, sessions, today_ in rows(db, _AGENTS, {"today": today})
+    }
+    for flavor, files, size in rows(db, _FILES):
+        empty = {"sessions": 0, "sessions_today": 0, "files": 0, "bytes": 0}
+        found[flavor] = {**found.get(flavor, empty), "files": files, "bytes": size}
+    return found
 
 
 def counters(db: apsw.Connection) -> dict[str, int]:

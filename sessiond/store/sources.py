@@ -50,6 +50,7 @@ class Source:
     generation_id: int | None = None
     first_ts: str | None = None
     in_flight: int = 0
+    is_urgent: bool = False  # which of the writer's queues its chunks in flight are in
 
     @property
     def uid(self) -> str:

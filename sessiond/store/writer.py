@@ -57,6 +57,7 @@ class Writer:
         self._on_commit = on_commit
         self._on_failure = on_failure
         self._now = now
+        self._urgent: deque[Batch] = deque()
         self._batches: deque[Batch] = deque()
         self._calls: deque[_Call] = deque()
         self._queued_bytes = 0
@@ -77,11 +78,14 @@ class Writer:
             self._thread.join()
         self._db.close()
 
-    def submit(self, batch: Batch) -> None:
+    def submit(self, batch: Batch, *, urgent: bool = True) -> None:
+        """Urgent ones (live files) are written before those that are not (history)."""
         with self._changed:
             self._changed.wait_for(lambda: self._queued_bytes < QUEUED_BYTES or self._stopping)
+            if not batch.source.in_flight:  # else it stays in the queue it is in: the order of a file is kept
+                batch.source.is_urgent = urgent
             batch.source.in_flight += 1
-            self._batches.append(batch)
+            (self._urgent if batch.source.is_urgent else self._batches).append(batch)
             self._queued_bytes += batch.size
             self._changed.notify_all()
 
@@ -96,11 +100,11 @@ class Writer:
     def drain(self) -> None:
         """Returns when everything handed over before is committed (or has failed)."""
         with self._changed:
-            self._changed.wait_for(lambda: not (self._batches or self._calls or self._busy))
+            self._changed.wait_for(lambda: not (self._urgent or self._batches or self._calls or self._busy))
 
     @property
     def queued(self) -> int:
-        return len(self._batches)
+        return len(self._urgent) + len(self._batches)
 
     # --- the thread -----------------------------------------------------------------------------
 
@@ -109,11 +113,11 @@ class Writer:
             with self._changed:
                 self._busy = False
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: self._batches or self._calls or self._stopping)
-                if not (self._batches or self._calls):
+                self._changed.wait_for(lambda: self._urgent or self._batches or self._calls or self._stopping)
+                if not (self._urgent or self._batches or self._calls):
                     return
                 self._busy = True
-            if self._batches:
+            if self._urgent or self._batches:
                 self._write_waiting()
             if self._calls:
                 self._answer(self._calls.popleft())
@@ -132,9 +136,10 @@ class Writer:
         def take() -> Batch | None:
             nonlocal size
             with self._changed:
-                if not self._batches or (taken and (size >= BATCH_BYTES or time.monotonic() > deadline)):
+                queue = self._urgent or self._batches
+                if not queue or (taken and (size >= BATCH_BYTES or time.monotonic() > deadline)):
                     return None
-                batch = self._batches.popleft()
+                batch = queue.popleft()
                 size += batch.size
                 taken.append(batch)
                 return batch

@@ -324,7 +324,7 @@ def test_a_file_that_vanishes_before_its_stat_leaves_its_neighbours_seen(root):
 # --- asking once ----------------------------------------------------------------------------------
 
 
-def test_remembered_asks_once_for_each_flavor_and_path(root):
+def test_remembered_asks_once_about_what_is_not_wanted(root):
     asked = []
 
     def ask(root: Root, below: str) -> bool:
@@ -337,7 +337,8 @@ def test_remembered_asks_once_for_each_flavor_and_path(root):
         assert remembered(root, "projects/a") is True
         assert remembered(other, "projects/a") is False
 
-    assert asked == [("heron", "projects/a"), ("egret", "projects/a")]
+    assert asked.count(("egret", "projects/a")) == 1
+    assert asked.count(("heron", "projects/a")) == 3
 
 
 # --- pace -----------------------------------------------------------------------------------------
