@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sessiond import __version__, log as logging, memory, notify, paths as places
-from sessiond.adapters import adapters, register_flavors
+from sessiond.adapters import adapters, load_errors, register_flavors
 from sessiond.config import load as configuration
 from sessiond.errors import Busy, SessiondError
 from sessiond.intake.pipeline import Pipeline
@@ -81,6 +81,10 @@ class Daemon:
         self.lock.acquire(socket=at.socket, version=__version__, started_at=utc(self.started_at))
         stack.callback(self.lock.release)
         register_flavors()
+        for name, error in load_errors.items():
+            self.troubles.report(
+                f"adapter_{name}", f"the plug-in {name} cannot be used: {error}", "update or remove it"
+            )
         self.loaded = self._load()
         self.loaded_at = datetime.now(UTC)
         self.paths = places.resolve(self._env, self.loaded.config.store.path)

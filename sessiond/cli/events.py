@@ -11,6 +11,7 @@ import click
 from sessiond.cli import options, terminal, times
 from sessiond.cli.answer import answering
 from sessiond.cli.group import SETTINGS, Command, examples
+from sessiond.cli.visible import visible_events
 from sessiond.errors import SessiondError
 from sessiond.store import archive, glance, reader
 
@@ -43,6 +44,7 @@ class Wish(NamedTuple):
     until: str | None
     limit: int | None
     everything: bool
+    visible: bool
 
 
 @click.command(
@@ -63,6 +65,7 @@ class Wish(NamedTuple):
     "-C", "--context", "around", type=click.IntRange(min=0), metavar="N", help="With UID#SEQ: N before and after."
 )
 @click.option("-a", "--all", "everything", is_flag=True, help="Also what the agent has since rewritten.")
+@click.option("--visible", is_flag=True, help="Only what the agent would see if it were resumed now.")
 @click.option("--payload", is_flag=True, help="The exact records, byte for byte and unmasked, one per line.")
 @options.limit
 @click.option("--json", "as_json", is_flag=True, help="JSON Lines: one object for each event.")
@@ -76,6 +79,7 @@ def command(
     until: str | None,
     around: int | None,
     everything: bool,
+    visible: bool,
     payload: bool,
     limit: int | None,
     as_json: bool,
@@ -91,7 +95,7 @@ def command(
     with answering(config_file) as answer:
         found = options.chosen(answer, place[1] if place else uid)
         first, last = _range(answer, found, int(place[2]), around or 0) if place else (0, None)
-        events = _events(answer, found, Wish(first, last, kinds, since, until, limit, everything))
+        events = _events(answer, found, Wish(first, last, kinds, since, until, limit, everything, visible))
         if payload:
             _write_payloads(answer, events)
         elif as_json:
@@ -111,19 +115,21 @@ def _range(answer: Answer, uid: str, seq: int, around: int) -> tuple[int, int]:
 
 def _events(answer: Answer, uid: str, wish: Wish) -> Iterator[SessionEvent]:
     is_timed = wish.since is not None or wish.until is not None
+    is_filtered = is_timed or wish.visible
     found = reader.events(
         answer.db,
         uid,
         first=wish.first,
         last=wish.last,
         kinds=wish.kinds,
-        limit=None if is_timed else wish.limit,
+        limit=None if is_filtered else wish.limit,
         superseded=wish.everything,
     )
-    if not is_timed:
-        return found
-    timed = (each for each in found if each.ts is not None and (wish.since or "") <= each.ts < (wish.until or "~"))
-    return timed if wish.limit is None else iter(list(timed)[-wish.limit :])
+    if is_timed:
+        found = (each for each in found if each.ts is not None and (wish.since or "") <= each.ts < (wish.until or "~"))
+    if wish.visible:
+        found = visible_events(answer.db, uid, found)
+    return found if not is_filtered or wish.limit is None else iter(list(found)[-wish.limit :])
 
 
 def _write_payloads(answer: Answer, events: Iterator[SessionEvent]) -> None:
