@@ -148,6 +148,9 @@ class Daemon:
                 touched = time.monotonic()
                 os.utime(self.paths.lock)
             self._check_place(store_inode)
+            if self._stop_asked:
+                break
+            self.report.refresh()
             self.notifier.status(self.report.line())
 
     def _check_place(self, store_inode: int) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # Counting ten thousand sessions takes a while; however many ask, it may take no more than a twentieth of the time.
 KEPT_SECONDS = 0.05
 KEPT_TIMES = 20
+QUICK_SECONDS = 0.005
 
 
 NEVER: dict[str, Any] = {"last_at": None, "last_result": None, "next_at": None}
@@ -30,6 +31,7 @@ NEVER: dict[str, Any] = {"last_at": None, "last_result": None, "next_at": None}
 
 class _Counted(NamedTuple):
     good_until: float
+    took: float
     sources: dict[str, Any]
     sessions: dict[str, int]
     counters: dict[str, int]
@@ -74,19 +76,27 @@ class Report:
         return f"{state}: {names or str(loop.last_sweep.found) + ' files'}"
 
     def _counted(self) -> _Counted:
+        """The numbers of the store: counted now where that is quick, else as of the last `refresh`."""
         kept = self._kept
-        if kept is not None and (time.monotonic() < kept.good_until or not self._counting.acquire(blocking=False)):
-            return kept  # good enough, or being counted by somebody else right now
-        began = time.monotonic()
-        try:
-            with reading(self._daemon.paths.store) as db:
-                found = (counts.sources(db), counts.sessions(db), counts.counters(db), counts.agents(db, _today()))
-        finally:
-            if kept is not None:
+        if kept is None or (kept.took < QUICK_SECONDS and time.monotonic() >= kept.good_until):
+            self.refresh()
+        return self._kept or self._count()
+
+    def refresh(self) -> None:
+        """Count again if it is time; called every second by the daemon's main thread, so that no client waits."""
+        kept = self._kept
+        if (kept is None or time.monotonic() >= kept.good_until) and self._counting.acquire(blocking=kept is None):
+            try:
+                self._kept = self._count()
+            finally:
                 self._counting.release()
-        ended = time.monotonic()
-        self._kept = _Counted(ended + max(KEPT_SECONDS, KEPT_TIMES * (ended - began)), *found)
-        return self._kept
+
+    def _count(self) -> _Counted:
+        began = time.monotonic()
+        with reading(self._daemon.paths.store) as db:
+            found = (counts.sources(db), counts.sessions(db), counts.counters(db), counts.agents(db, _today()))
+        took = time.monotonic() - began
+        return _Counted(began + took + max(KEPT_SECONDS, KEPT_TIMES * took), took, *found)
 
     def status(self) -> dict[str, Any]:
         daemon = self._daemon
