@@ -144,12 +144,12 @@ class Daemon:
             if self._dump_asked:
                 self._dump_asked = False
                 self._log.info("state", status=self.report.status())
-            if time.monotonic() - touched > ALIVE_SECONDS:
-                touched = time.monotonic()
-                os.utime(self.paths.lock)
             self._check_place(store_inode)
             if self._stop_asked:
                 break
+            if time.monotonic() - touched > ALIVE_SECONDS:
+                touched = time.monotonic()
+                os.utime(self.paths.lock)
             self.report.refresh()
             self.notifier.status(self.report.line())
 
