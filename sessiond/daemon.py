@@ -144,16 +144,16 @@ class Daemon:
             if self._dump_asked:
                 self._dump_asked = False
                 self._log.info("state", status=self.report.status())
-            self._check_place(store_inode)
-            if self._stop_asked:
-                break
+            if not self._is_in_place(store_inode):
+                self._exit_code = Busy.exit_code
+                return
             if time.monotonic() - touched > ALIVE_SECONDS:
                 touched = time.monotonic()
                 os.utime(self.paths.lock)
             self.report.refresh()
             self.notifier.status(self.report.line())
 
-    def _check_place(self, store_inode: int) -> None:
+    def _is_in_place(self, store_inode: int) -> bool:
         """A store or lock that was removed under us must not be written on: whoever starts next gets a fresh one."""
         try:
             is_there = os.stat(self.paths.store).st_ino == store_inode
@@ -161,10 +161,10 @@ class Daemon:
             is_there = False
         if not is_there or not self.lock.is_intact():
             self._log.error("store_or_lock_removed", hint="starting again makes a new one from the agents' files")
-            self._exit_code = Busy.exit_code
-            self._stop_asked = True
-        elif not self.server.is_in_place():
+            return False
+        if not self.server.is_in_place():
             self.troubles.report("socket", f"{self.paths.socket} was removed", "restart the daemon")
+        return True
 
     def _beat(self) -> None:
         if self._beat_every is not None and time.monotonic() >= self._next_beat:
