@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
-from lab import Lab, append, user_line
+from lab import Lab, append, until, user_line
 
 MTIME = 1_790_000_000_000_000_000
 SAMPLES = Path(__file__).parent / "adapters" / "samples"
@@ -38,18 +40,20 @@ def contents(flavor: str):
     return st.lists(st.sampled_from(sample_lines(flavor) + JUNK), max_size=25).map(b"".join)
 
 
-def rows_after(writes: list[bytes], flavor: str) -> tuple:
-    """What is stored when the file grows by these pieces, with a sweep by a new process after each."""
+def rows_after(writes: list[bytes], flavor: str, mode: str | None = None) -> tuple:
+    """What is stored when the file grows by these pieces. Without a mode each is read by a process of its own, with
+    one all are read by the same, as they come."""
     lab = Lab(Path(tempfile.mkdtemp(prefix="sd")))
     try:
         if flavor == "claude":
             path = lab.claude_file()
         else:
             path = lab.codex_file("rollout-2026-01-02T03-04-05-0190aaaa-bbbb-7ccc-8ddd-eeeeeeeeeeee")
-        for piece in writes:
-            append(path, piece)
-            os.utime(path, ns=(MTIME, MTIME))  # flat codex records have no time but the file's
-            lab.ingest()
+        with following(lab, mode) as read_all:
+            for piece in writes:
+                append(path, piece)
+                os.utime(path, ns=(MTIME, MTIME))  # flat codex records have no time but the file's
+                read_all()
         sessions = {
             uid: (s.events, s.cost, s.title, s.cwd, s.git_branch, s.model, s.started_at, s.ended_at, s.parent_uid)
             for uid, s in lab.sessions().items()
@@ -60,11 +64,29 @@ def rows_after(writes: list[bytes], flavor: str) -> tuple:
         shutil.rmtree(lab.folder)
 
 
-def check(data: bytes, cuts: list[int], flavor: str) -> None:
+@contextmanager
+def following(lab: Lab, mode: str | None):
+    if mode is None:
+        yield lab.ingest
+        return
+    pipeline = lab.pipeline(mode)
+    pipeline.start()
+
+    def read_all() -> None:
+        ticket = pipeline.ask()["ticket"]
+        until(lambda: pipeline.asked({"ticket": ticket})["done"])
+
+    try:
+        yield read_all
+    finally:
+        pipeline.stop()
+
+
+def check(data: bytes, cuts: list[int], flavor: str, mode: str | None = None) -> None:
     cuts = sorted({min(cut, len(data)) for cut in cuts})
     pieces = [data[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(data)], strict=True)]
     whole = rows_after([data], flavor)
-    assert rows_after(pieces, flavor) == whole
+    assert rows_after(pieces, flavor, mode) == whole
     assert whole[-1] == data[: len(whole[-1])]
 
 
@@ -83,3 +105,22 @@ def test_claude_file_in_any_pieces(data, cuts):
 @given(contents("codex"), st.lists(st.integers(0, 30_000), max_size=4))
 def test_codex_file_in_any_pieces(data, cuts):
     check(data, cuts, "codex")
+
+
+@pytest.mark.parametrize("mode", ["native", "poll"])
+@pytest.mark.parametrize("flavor", ["claude", "codex"])
+@settings(
+    max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_file_in_any_pieces_while_it_is_followed(flavor, mode, data):
+    """The same without a restart: what is remembered between two reads must be what the store would say."""
+    content = data.draw(contents(flavor))
+    cuts = data.draw(st.lists(st.integers(0, len(content)), max_size=2))
+    check(content, cuts, flavor, mode)
+
+
+@pytest.mark.parametrize("flavor", ["claude", "codex"])
+def test_every_sample_in_two_pieces_while_it_is_followed(flavor):
+    content = b"".join(sample_lines(flavor))
+    check(content, [len(content) // 3, len(content) // 2], flavor, "native")
