@@ -18,8 +18,12 @@ EXPECTED = {
 }
 
 
+def home_of(lab: Lab, flavor: str) -> Path:
+    return lab.user_home / f".{flavor}"
+
+
 def lay_out(lab: Lab, flavor: str, files: dict[str, str]) -> None:
-    home = lab.home_of(flavor)
+    home = home_of(lab, flavor)
     for fixture, below in files.items():
         target = home / below
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """The agents that sessiond understands: every module of this folder with an ADAPTER, and every installed plug-in.
 
-A plug-in names its adapter under the entry-point group `sessiond.adapters`; one that cannot be loaded is skipped
-and reported by `load_errors`, so that a broken plug-in never stops the journal.
+A plug-in names its adapter under the entry-point group `sessiond.adapters`; one that cannot be loaded, or that fails
+later, is named in `load_errors`, and the rest goes on: a broken plug-in never stops the journal.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sessiond import model
+from sessiond.adapters import _plugins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 ENTRY_POINTS = "sessiond.adapters"
 load_errors: dict[str, str] = {}
+"""Entry point -> what is wrong with it, in one line."""
 
 
 @cache
@@ -32,12 +34,11 @@ def adapters() -> Mapping[str, Adapter]:
         adapter = getattr(importlib.import_module(f"{__name__}.{module}"), "ADAPTER", None)
         if adapter is not None:
             found[adapter.flavor] = adapter
-    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda p: p.name):
-        try:
-            adapter = point.load()
-            found.setdefault(adapter.flavor, adapter)
-        except Exception as error:  # noqa: BLE001 - a plug-in may fail in any way; the rest must work
-            load_errors[point.name] = f"{type(error).__name__}: {error}"
+    load_errors.clear()
+    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda p: (p.name, p.value)):
+        plugin = _plugins.load(point, found, load_errors)
+        if plugin is not None:
+            found[plugin.flavor] = plugin
     return MappingProxyType(found)
 
 

@@ -165,6 +165,16 @@ def text_of(value: Any) -> str:
         return str(value)
 
 
+def string_of(value: Any) -> str | None:
+    """A non-empty string, or None."""
+    return value if isinstance(value, str) and value else None
+
+
+def mapping_of(value: Any) -> dict[str, Any]:
+    """A JSON object, or an empty one: old, new and foreign writers put other things in its place."""
+    return value if isinstance(value, dict) else {}
+
+
 def count_of(value: Any) -> int | None:
     """A token count, or None where there is none that makes sense (missing, negative, absurd)."""
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -268,6 +268,10 @@ class Resolver:
         text = fields.pop("text", None)
         if isinstance(ts := fields.get("ts"), str):
             self._session.cover(ts)
+        if "kind" in fields:
+            query = "SELECT kind FROM _event WHERE session_id = ? AND seq = ?"
+            for (old,) in rows(self._db, query, (self._session.id, seq)):
+                self._session.retries += (fields["kind"] == "retry") - (old == "retry")
         for name, new in fields.items():
             query = f"UPDATE _event SET {name} = ? WHERE session_id = ? AND seq = ?"
             self._db.execute(query, (new, self._session.id, seq))

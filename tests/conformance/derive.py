@@ -1,4 +1,4 @@
-"""Write expected_<agent>.json (claude, codex, grok, hive) from the raw fixture files.
+"""Write the expected_*.json from the raw fixture files.
 
 Run it from anywhere: `python tests/conformance/derive.py` (`--check` writes nothing and exits 1 on a difference).
 """
@@ -12,8 +12,11 @@ from typing import Any
 
 import derive_claude
 import derive_codex
+import derive_gemini
 import derive_grok
 import derive_hive
+import derive_pi
+import derive_qwen
 from tally import totals
 from unsettled import unsettled
 
@@ -62,6 +65,11 @@ def grok_homes() -> dict[str, dict[str, str]]:
     return homes
 
 
+def real_home(client: str) -> dict[str, dict[str, str]]:
+    name = f"real/{client}"
+    return {name: {path: path.removeprefix(name + "/") for path in below(name)}}
+
+
 def expected(flavor: Any, homes: dict[str, dict[str, str]]) -> dict[str, Any]:
     result = {}
     for name, files in homes.items():
@@ -81,6 +89,9 @@ def main() -> int:
         "expected_codex.json": expected(derive_codex, codex_homes()),
         "expected_hive.json": expected(derive_hive, hive_homes()),
         "expected_grok.json": expected(derive_grok, grok_homes()),
+        "expected_gemini.json": expected(derive_gemini, real_home("gemini")),
+        "expected_pi.json": expected(derive_pi, real_home("pi")),
+        "expected_qwen.json": expected(derive_qwen, real_home("qwen")),
     }
     differs = False
     for name, value in wanted.items():

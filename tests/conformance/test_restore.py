@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from conformance_homes import EXPECTED, lay_out
+from conformance_homes import EXPECTED, home_of, lay_out
 from lab import Lab
 from sessiond.store import restore
 from sessiond.store.connect import rows
@@ -27,7 +27,7 @@ def files_below(folder) -> dict[str, bytes]:
 def test_every_fixture_comes_back_byte_for_byte(home, lab, fixtures):
     flavor, wanted = EXPECTED[home]
     lay_out(lab, flavor, wanted["files"])
-    agent_home = lab.home_of(flavor)
+    agent_home = home_of(lab, flavor)
     lab.ingest()
     before = files_below(agent_home)
     with lab.store() as db:

@@ -146,6 +146,16 @@ BY_SESSION: dict[str, Readings] = {
     "codex:d737f9cd-6391-49d6-a3b4-10a0b53c33a3": also(
         '"Search error: ... HTTP 400" has no mark that the page names', tool_result_errors=[1]
     ),
+    "gemini:d4a29714-0146-4de1-8f95-d849038eeb50": also(
+        "three commands exit with 1, 2 and 3, which the client calls a success; it marks only the missing file",
+        tool_result_errors=[1],
+    ),
+    "qwen:f3880224-524b-4d1b-a2b0-cd3552faee2b": also(
+        "a side job of the client (memory extraction) spent 13278 more: its own line says so, no answer shows it",
+        input_tokens=[12729],
+        output_tokens=[26],
+        cache_read_tokens=[0],
+    ),
 }
 FLAT = (
     "84b6da18-7357-4ad0-89d6-64f637ddde0d",
@@ -168,6 +178,8 @@ def unsettled(uid: str, report: dict[str, Any]) -> Readings:
     if flavor == "grok":
         why = "the page takes created_at and last_active_at of summary.json; a chat history has no time but its mtime"
         found |= also(why, started_at=ANY, ended_at=ANY)
+    if flavor in ("qwen", "gemini") and report["input_tokens"] is not None:
+        found |= also("the format has no such number: unknown, or none", cache_write_tokens=[0])
     return found | BY_SESSION.get(uid, {})
 
 
