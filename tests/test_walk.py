@@ -185,3 +185,33 @@ def test_damaged_store_is_set_aside_and_made_again(lab):
     assert "damaged" in refused.stderr
     assert refused.stderr.count("\n") == 1
     assert lab.paths.store.read_bytes() == damaged
+
+
+def test_file_deleted_while_it_is_watched_is_gone_and_can_come_back(lab):
+    path = lab.claude_file()
+    path.write_bytes(user_line(0, "kept"))
+    with lab.daemon(config='[watch]\nmode = "native"\n'):
+        until(lambda: lab.sessions())
+        path.unlink()
+        until(lambda: lab.sessions()["claude:s1"].source_gone_at)
+        path.write_bytes(user_line(0, "kept") + user_line(1, "more"))
+        until(lambda: len(lab.events("claude:s1")) == 2)
+        assert lab.sessions()["claude:s1"].source_gone_at is None
+
+
+def test_restore_brings_sub_agents_that_are_sessions_of_their_own(lab):
+    def rollout(number: int, source: object) -> None:
+        uuid = f"0190aaaa-bbbb-7ccc-8ddd-{number:012d}"
+        meta = {"id": uuid, "cwd": "/w", "timestamp": "2026-01-02T03:04:05.000Z", "source": source}
+        line = json.dumps({"timestamp": "2026-01-02T03:04:05.000Z", "type": "session_meta", "payload": meta}) + "\n"
+        lab.codex_file(f"rollout-2026-01-02T03-04-05-{uuid}").write_text(line)
+
+    rollout(1, "cli")
+    rollout(2, {"subagent": {"thread_spawn": {"parent_thread_id": "0190aaaa-bbbb-7ccc-8ddd-000000000001", "depth": 1}}})
+    rollout(3, {"subagent": {"thread_spawn": {"parent_thread_id": "0190aaaa-bbbb-7ccc-8ddd-000000000002", "depth": 2}}})
+    rollout(4, "cli")
+    assert lab.cli("ingest").returncode == 0
+    to = lab.folder / "back"
+    done = lab.cli("restore", "codex:0190aaaa-bbbb-7ccc-8ddd-000000000001", "--to", str(to))
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name[-9:-6] for path in to.rglob("*.jsonl")) == ["001", "002", "003"]

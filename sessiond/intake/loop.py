@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sessiond.store.writer import Writer
     from sessiond.trouble import Troubles
 
-TICK_SECONDS = 1.0
+TICK_SECONDS = 0.5  # new homes are found by it, and people watch
 RETRY_SECONDS = 5.0
 LIVE_SECONDS = 60.0  # a file that was written so shortly before the start is no history
 LOOK_AT_ALL_SECONDS = 3600.0  # a writer may keep size and mtime: once an hour every file's markers are compared
@@ -330,6 +330,8 @@ class IntakeLoop:
         if isinstance(error, FileNotFoundError | NotADirectoryError):
             self.vanished += 1
             self._unreadable.pop(path, None)
+            if any(path.startswith(folder) and os.path.isdir(folder) for folder, _ in self._folders):
+                self._mark_gone([path])  # its place was seen without it; below a root that is absent nothing is gone
         elif error.errno in (errno.EMFILE, errno.ENFILE):
             self._troubles.report("descriptors", "no file descriptor is free", "raise LimitNOFILE, or ulimit -n")
             self._retry[path] = time.monotonic() + RETRY_SECONDS

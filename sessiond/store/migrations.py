@@ -59,6 +59,7 @@ CREATE TABLE _session (
 ) STRICT;
 CREATE INDEX _session_revision ON _session (revision);
 CREATE INDEX _session_ended ON _session (ended_at);
+CREATE INDEX _session_parent ON _session (parent) WHERE parent IS NOT NULL;
 
 CREATE TABLE _fact (                    -- everything an agent says about a session, best rank first
     session_id      INTEGER NOT NULL REFERENCES _session (id),

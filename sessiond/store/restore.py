@@ -33,9 +33,15 @@ class Part:
 
 
 _SOURCES = """
+WITH RECURSIVE family (id, uid, depth) AS (  -- the session, and the sub-agents that are sessions of their own
+    SELECT id, uid, 0 FROM _session WHERE uid = ?
+    UNION
+    SELECT c.id, c.uid, f.depth + 1 FROM _session AS c JOIN family AS f ON c.parent = f.uid
+     WHERE c.is_sidechain AND f.depth < 8
+)
 SELECT f.id, f.below, f.read_offset, iif(f.state = 'live', f.pending, x''), f.generation_id
-  FROM _source AS f JOIN _session AS s ON s.id = f.session_id
- WHERE s.uid = ? ORDER BY f.role <> 'main', f.below, f.read_offset DESC, f.id
+  FROM _source AS f JOIN (SELECT id, min(depth) AS depth FROM family GROUP BY id) AS s ON s.id = f.session_id
+ ORDER BY s.depth, f.role <> 'main', f.below, f.read_offset DESC, f.id
 """
 
 
