@@ -205,3 +205,15 @@ def until(condition, seconds: float = 20.0, what: str = "the condition"):
             raise AssertionError(f"{what} did not come true in {seconds} s")
         time.sleep(0.01)
     return found
+
+
+def settle(pipeline: Pipeline) -> None:
+    """Everything written until now is stored and searchable."""
+    ticket = pipeline.ask()["ticket"]
+    until(lambda: pipeline.asked({"ticket": ticket})["done"])
+
+
+def states(lab: Lab) -> dict[str, str]:
+    """Path -> state of every file ever seen."""
+    with lab.store() as db:
+        return {os.fsdecode(path): state for path, state in rows(db, "SELECT path, state FROM _source")}

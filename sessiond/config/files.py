@@ -6,7 +6,9 @@ config.d beside it. Tables merge key by key, anything else replaces. Light: no p
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 import tomllib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -125,7 +127,10 @@ def _lay_over(below: dict[str, Any], above: dict[str, Any], path: Path, origins:
 def _read_toml(path: Path, env: Mapping[str, str]) -> dict[str, Any]:
     name = shown(path, env)
     try:
-        with path.open("rb") as file:
+        # Not blocking: a FIFO in the place of the file would hold up a reload, and the daemon with it, for ever.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode) and not path.is_dir():
+                raise ConfigError(f"{name} is not a regular file")
             data = file.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         raise ConfigError(f"{name} does not exist", hint="`sessiond config init` writes one to begin with") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections import OrderedDict
@@ -63,6 +64,9 @@ class Compressed:
             stream = _Stream()
         try:
             return stream.read_at(self._fd, offset, length)
+        except zstd.ZstdError as error:
+            stream = _Stream()
+            raise OSError(errno.EBADMSG, "not zstd, or damaged") from error
         finally:
             _STREAMS[self._key] = stream
             while len(_STREAMS) > 4:

@@ -56,7 +56,7 @@ class Ingest:
         """Move one chunk of one file into the store. OSError: it cannot be read."""
         found = self._register.find(path)
         if found is None:
-            self._look_again_when_changed(path)
+            self.look_again_when_changed(path)
             return NOTHING
         source = found.source
         chunk = self._read(source)
@@ -87,6 +87,11 @@ class Ingest:
             self._look_again_beside(path)
         return taken
 
+    def lost(self, path: str) -> bool:
+        """It is not there. True when it had been: the next sweep finds it missing, for `known` still has it."""
+        self._register.drop(path)
+        return path in self.known
+
     def forget(self, path: str) -> None:
         """What was read of this file did not get stored: begin again from what the store says."""
         self._register.drop(path)
@@ -114,8 +119,11 @@ class Ingest:
         )
         return not chunk.restarted and (at.device, at.inode, at.offset, chunk.pending_bytes) == before
 
-    def _look_again_when_changed(self, path: str) -> None:
+    def look_again_when_changed(self, path: str) -> None:
         """Nothing can be said of this file yet, or it is a second name of another: the next change tells."""
+        if path in self._register.awaiting:
+            self.known.pop(path, None)  # another file's change tells: every sweep asks again
+            return
         stat = os.lstat(path)
         self.known[path] = Seen(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
         self._undecided.add(path)

@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from sessiond.intake.opened import NotRegular
 from sessiond.store import gone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from sessiond.intake.ingest import Ingest
     from sessiond.intake.scan import Pace, Root, Seen
@@ -43,6 +44,7 @@ class Ticket:
 
     waiting: set[str] | None = None  # None: its sweep has not begun
     is_stored: bool = False
+    position: int | None = None  # what the search index must have reached
 
 
 @dataclass(slots=True)
@@ -100,7 +102,11 @@ class IntakeLoop:
         self._backfilling: dict[str, Seen] = {}  # history that waits for its turn, as it was when it was found
         self._failed: deque[tuple[str, Exception]] = deque()
         self._retry: dict[str, float] = {}
+        self._resume_at = 0.0  # when the store was full: the next try
+        self._failing: set[str] = set()  # files that made intake fail; "": something else did
+        self._unstored: set[str] = set()
         self._unreadable: dict[str, str] = {}
+        self._unread_folders: dict[str, str] = {}
         self._tickets: list[Ticket] = []
         self._clock_gap = scan.ClockGap()
         self._next_tick = 0.0
@@ -130,6 +136,18 @@ class IntakeLoop:
         self._pace.hurry("asked")
         self.inbox.wake()
         return ticket
+
+    def adopt(self, tickets: list[Ticket]) -> None:
+        """Go on with the promises of the loop before this one."""
+        for ticket in tickets:
+            ticket.waiting = None
+            self._tickets.append(ticket)
+        if tickets:
+            self._pace.hurry("asked")
+
+    @property
+    def open_tickets(self) -> list[Ticket]:
+        return list(self._tickets)
 
     def pause(self, by: str | None) -> None:
         """Read nothing more, for this reason; None: go on. Cursors stay where they are."""
@@ -171,6 +189,8 @@ class IntakeLoop:
     def failed(self, path: str, error: Exception) -> None:
         """The writer could not store what was read of this file."""
         self._failed.append((path, error))
+        self._unstored.add(path)
+        self._name_trouble(error)  # at once: whoever asked must not be told that all is well
         self.inbox.wake()
 
     # --- the loop -------------------------------------------------------------------------------
@@ -180,12 +200,16 @@ class IntakeLoop:
             try:
                 self._turn()
             except Exception as error:  # noqa: BLE001 - the loop's outer edge: it must go on, and say so
+                self._failing.add(self._reading)
                 self._troubles.report("intake", f"{type(error).__name__}: it goes on with the next file")
                 if self._log is not None:
                     self._log.exception("intake_failed")
                 time.sleep(0.1)  # whatever it is, do not spin on it
 
+    _reading = ""
+
     def _turn(self) -> None:
+        self._reading = ""
         self._beat()
         now = time.monotonic()
         if now >= self._next_tick:
@@ -198,7 +222,9 @@ class IntakeLoop:
             return
         taken = self.inbox.take(timeout=max(0.0, min(self._next_tick - now, self._pace.wait(now))))
         if taken is not None:
+            self._reading = taken[0]
             self._read(*taken)
+            self._reading = ""
 
     def _tick(self, now: float) -> None:
         for _ in range(len(self._failed)):
@@ -210,7 +236,7 @@ class IntakeLoop:
         for path in [path for path, at in self._retry.items() if at <= now]:
             del self._retry[path]
             self._put(path, Lane.LIVE)
-        if self.paused_by == "store_full" and not self._retry:
+        if self.paused_by == "store_full" and now >= self._resume_at:
             self.pause(None)
         self._report_health()
 
@@ -221,9 +247,12 @@ class IntakeLoop:
                 self._troubles.report(name, None)
         for name, problem in health.problems.items():
             self._troubles.report(name, problem)
-        some = ", ".join(sorted(set(self._unreadable.values()))) if self._unreadable else ""
-        first = next(iter(self._unreadable), "")
-        detail = f"{len(self._unreadable)} not readable ({some}), such as {first}" if first else None
+        unreadable = {**self._unread_folders, **self._unreadable}
+        some = ", ".join(sorted(set(unreadable.values())))
+        first = next(iter(unreadable), "")
+        detail = f"{len(unreadable)} not readable ({some}), such as {first}" if first else None
+        if not self._failing:
+            self._troubles.report("intake", None)
         self._troubles.report("unreadable", detail, "let this user read them: ls -ld shows owner and mode")
 
     # --- sweeping -------------------------------------------------------------------------------
@@ -239,7 +268,8 @@ class IntakeLoop:
             known = {}
         changes = scan.changes(known, found)
         self._unreadable = {path: why for path, why in self._unreadable.items() if os.path.lexists(path)}
-        self._unreadable.update(found.unreadable)
+        self._unread_folders = found.unreadable
+        self._folders = [(os.path.realpath(root.folder) + os.sep, root) for root in self.roots]
         is_first = self.last_sweep.at is None
         for path in (*changes.new, *changes.changed):
             self._queue(path, found.files[path][2], is_first=is_first)
@@ -248,6 +278,7 @@ class IntakeLoop:
         for ticket in tickets:
             ticket.waiting = {*changes.new, *changes.changed, *self._waiting, *self.history.left}
             self._settle(ticket)
+        self._failing = {path for path in self._failing if path in found.files}
         ended = time.monotonic()
         self._pace.finish(ended, changed=bool(changes), watched=self.watch.health.is_complete)
         self.last_sweep = LastSweep(datetime.now(UTC), ended - began, len(found.files), found.special)
@@ -273,10 +304,11 @@ class IntakeLoop:
 
     def _mark_gone(self, paths: list[str]) -> None:
         lost = [path for path in paths if not os.path.lexists(path)]  # it may have come back since
+        now = datetime.now(UTC)
+        self._writer.drain()  # a chunk of it that is written after would say that it is there
+        self._writer.call(lambda db: gone.mark_gone(db, lost, now))
         for path in lost:
             self._ingest.gone(path)
-        now = datetime.now(UTC)
-        self._writer.call(lambda db: gone.mark_gone(db, lost, now))
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -289,14 +321,23 @@ class IntakeLoop:
             return
         except Exception:
             self._retry[path] = time.monotonic() + LOOK_AT_ALL_SECONDS
+            self._ingest.forget(path)
+            with suppress(OSError):
+                self._ingest.look_again_when_changed(path)
             self._done(path)
             raise
         self._unreadable.pop(path, None)
+        self._failing.discard(path)
+        if self._is_short:
+            self._is_short = False
+            self._troubles.report("descriptors", None)
         self._progress(path, taken.bytes, lane)
         if taken.more:
             self.inbox.put_back(path)
         else:
             self._done(path)
+
+    _is_short = False  # of file descriptors
 
     def _done(self, path: str) -> None:
         self._waiting.pop(path, None)
@@ -312,8 +353,12 @@ class IntakeLoop:
 
     def _settle(self, ticket: Ticket) -> None:
         if not ticket.waiting and ticket in self._tickets:
-            self._tickets.remove(ticket)
             self._writer.drain()
+            busy = {path for path, error in self._failed if isinstance(error, apsw.BusyError)}
+            if busy:
+                ticket.waiting = busy  # read again in a moment; whatever else failed is named in the answer
+                return
+            self._tickets.remove(ticket)
             ticket.is_stored = True
 
     def _progress(self, path: str, size: int, lane: Lane) -> None:
@@ -326,13 +371,16 @@ class IntakeLoop:
             self.history.reached_ns = self._ingest.known[path].mtime_ns
 
     def _cannot_read(self, path: str, error: OSError) -> None:
-        self._ingest.forget(path)
         if isinstance(error, FileNotFoundError | NotADirectoryError):
-            self.vanished += 1
             self._unreadable.pop(path, None)
-            if any(path.startswith(folder) and os.path.isdir(folder) for folder, _ in self._folders):
+            if not self._ingest.lost(path):
+                self.vanished += 1
+            elif any(path.startswith(folder) and os.path.isdir(folder) for folder, _ in self._folders):
                 self._mark_gone([path])  # its place was seen without it; below a root that is absent nothing is gone
-        elif error.errno in (errno.EMFILE, errno.ENFILE):
+            return
+        self._ingest.forget(path)
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            self._is_short = True
             self._troubles.report("descriptors", "no file descriptor is free", "raise LimitNOFILE, or ulimit -n")
             self._retry[path] = time.monotonic() + RETRY_SECONDS
         elif not isinstance(error, NotRegular) and error.errno != errno.ELOOP:
@@ -342,14 +390,19 @@ class IntakeLoop:
         self._ingest.forget(path)
         self._retry[path] = now + RETRY_SECONDS
         if isinstance(error, apsw.FullError):
-            self._troubles.report("store_full", "the disk is full: nothing more is taken in", "make room; it resumes")
+            self._resume_at = now + RETRY_SECONDS
             self.pause("store_full")
+
+    def _name_trouble(self, error: Exception) -> None:
+        if isinstance(error, apsw.FullError):
+            self._troubles.report("store_full", "the disk is full: nothing more is taken in", "make room; it resumes")
         elif isinstance(error, apsw.BusyError):
             self._troubles.report("store_busy", "another program holds the store locked", "close it; it resumes")
         else:
             self._troubles.report("store_write", f"{type(error).__name__} while storing", "sessiond doctor")
 
-    def stored(self) -> None:
-        """A commit went through: whatever kept the store from being written is over."""
-        for name in ("store_full", "store_busy", "store_write"):
+    def stored(self, paths: Iterable[str]) -> None:
+        """A commit went through: what kept the store from being written is over; a file that it refuses is not."""
+        self._unstored.difference_update(paths)
+        for name in ("store_full", "store_busy", *(() if self._unstored else ("store_write",))):
             self._troubles.report(name, None)

@@ -44,8 +44,9 @@ class Wording:
     def record(self, record: Record) -> list[Record]:
         if isinstance(record, Event):
             summary, text = self.summary(record.summary), self.indexed(record.text)
-            if summary != record.summary or text != record.text:
-                record = replace(record, summary=summary, text=text)
+            files = tuple(map(self.mask, record.files)) if record.files else ()
+            if summary != record.summary or text != record.text or files != record.files:
+                record = replace(record, summary=summary, text=text, files=files)
         elif isinstance(record, Patch):
             record = replace(
                 record,
@@ -64,7 +65,7 @@ class Wording:
         found: list[Record] = [replace(fact, value=value)]
         if fact.name == "cwd":
             repo = find_repo(fact.value)
-            found.append(replace(fact, name="repo", value=repo))
+            found.append(replace(fact, name="repo", value=self.mask(repo)))
             domain = self.domain(repo)
             if domain is not None:
                 found.append(replace(fact, name="domain", value=domain))

@@ -87,6 +87,7 @@ class Pipeline:
             raise SessiondError("store.path changed", hint="it takes a restart of the daemon")
         self.loop.stop()
         self.writer.drain()
+        tickets = self.loop.open_tickets
         before, self._config = self._config, config
         try:
             self.loop = self._build()
@@ -95,6 +96,7 @@ class Pipeline:
             self.loop = self._build()
             raise
         finally:
+            self.loop.adopt(tickets)
             self.loop.start()
 
     @property
@@ -134,7 +136,9 @@ class Pipeline:
         if found is None:
             raise UsageError("there is no such ticket", hint="ask again: sessiond ingest")
         ticket, before, began = found
-        if not (ticket.is_stored and self.search.position >= self._newest_position()):
+        if ticket.is_stored and ticket.position is None:
+            ticket.position = self._newest_position()
+        if ticket.position is None or self.search.position < ticket.position:
             return {"done": False, "history": self.history()}
         after = self._totals()
         return {
@@ -244,7 +248,7 @@ class Pipeline:
     # --- called by the writer and the index -----------------------------------------------------
 
     def _committed(self, batches: list[Batch]) -> None:
-        self.loop.stored()
+        self.loop.stored(batch.source.path for batch in batches)
         self.search.wake()
         if any(batch.chunk.restarted for batch in batches):
             self._log.info("generation_began", files=sum(batch.chunk.restarted is not None for batch in batches))

@@ -56,10 +56,19 @@ class Register:
         self._is_excluded = is_excluded
         self._limits = limits
         self._kept: OrderedDict[str, Source] = OrderedDict()
+        self.awaiting: set[str] = set()  # paths that only another file can decide on
+        self._wanted = roots
         self._roots = [(os.path.realpath(root.folder) + os.sep, root) for root in roots]
 
     def locate(self, path: str) -> tuple[Root, str] | None:
         """The root that a path lies below, and its path below that agent's home."""
+        found = self._locate(path)
+        if found is None:  # a root may have become a link, or a link been turned, since
+            self._roots = [(os.path.realpath(root.folder) + os.sep, root) for root in self._wanted]
+            found = self._locate(path)
+        return found
+
+    def _locate(self, path: str) -> tuple[Root, str] | None:
         for folder, root in self._roots:
             if path.startswith(folder):
                 return root, f"{root.prefix}/{path[len(folder) :]}" if root.prefix else path[len(folder) :]
@@ -93,15 +102,19 @@ class Register:
         source = sources.by_path(self._db, path)
         if source is None or source.state == FORGOTTEN:
             return None if source is None else Registered(source, [])
-        if source.state in (FOREIGN, EXCLUDED):
-            return self._left_out_before(source)
         if self._is_relieved(source):
             return None
         was_gone = source.state == GONE
-        if self._is_excluded is not None and self._is_session_excluded(source):
+        if was_gone and source.session_row is None:  # it was excluded before it went
             source.state = EXCLUDED
-        else:
-            source.state = LIVE
+        if source.state in (FOREIGN, EXCLUDED):
+            return self._left_out_before(source, was_gone=was_gone)
+        source.state = LIVE
+        if self._is_excluded is not None:
+            verdict = self._is_session_excluded(source)
+            if verdict is None:
+                return None
+            source.state = EXCLUDED if verdict else LIVE
         return self._with_head(Registered(source, [], is_back=was_gone))
 
     def _with_head(self, known: Registered) -> Registered | None:
@@ -111,6 +124,8 @@ class Register:
             return known
         found = self._claimed(source.path)
         if found is None or found[0].source.state != LIVE:
+            if found is not None and found[0].source.state == EXCLUDED:
+                source.state = EXCLUDED
             return None if found is None else known
         new = found[0].source
         source.is_sidechain, source.is_timeless, source.seed, source.carry = (
@@ -122,7 +137,7 @@ class Register:
         source.session_row = None  # so that its session's row is brought up to date as well
         return replace(known, facts=found[0].facts)
 
-    def _left_out_before(self, source: Source) -> Registered | None:
+    def _left_out_before(self, source: Source, *, was_gone: bool) -> Registered | None:
         """What was written while a privacy rule held stays out, also when the rule is gone: reading goes on where
         it ended. A file that nobody claimed is read from its beginning once somebody does.
         """
@@ -131,21 +146,26 @@ class Register:
             return None
         new, _ = found
         if new.source.state == source.state:
-            return Registered(source, [])
+            return Registered(source, [], is_back=was_gone)
         new.source.id = source.id
         if source.state == EXCLUDED:
             new.source.checkpoint = self._passed(new.source, source.checkpoint.offset)
+            if source.session_row is not None:  # read before the rule came: what was stored then stays what it is
+                source.checkpoint, source.state = new.source.checkpoint, LIVE
+                return Registered(source, new.facts)
         return new
 
     def _passed(self, source: Source, offset: int) -> Checkpoint:
         with self._content(source) as (content, stat):
             return identity.checkpoint_before(content, stat, offset)
 
-    def _is_session_excluded(self, source: Source) -> bool:
-        query = "SELECT cwd, repo FROM _session WHERE id = ?"
+    def _is_session_excluded(self, source: Source) -> bool | None:
+        """None: it began before there was a rule, and has not said its working directory yet."""
+        query = "SELECT cwd, repo FROM _session WHERE id = ? AND cwd IS NOT NULL"
         for cwd, repo in rows(self._db, query, (source.session_row,)):
             return self._matches(cwd, source.path) or self._matches(repo, source.path)
-        return False
+        found = self._claimed(source.path)
+        return None if found is None else found[0].source.state == EXCLUDED
 
     def _matches(self, place: str | None, path: str) -> bool:
         return self._is_excluded is not None and self._is_excluded(place if place is not None else path)
@@ -286,7 +306,10 @@ class Register:
         if claim.role == "sidecar":
             query = "SELECT cwd FROM _session WHERE uid = ?"
             for (cwd,) in rows(self._db, query, (source.uid,)):
-                return self._matches(cwd, source.path) if cwd is not None else None
+                if cwd is not None:
+                    self.awaiting.discard(source.path)
+                    return self._matches(cwd, source.path)
+            self.awaiting.add(source.path)
             return None
         return self._matches(None, source.path)
 
@@ -316,14 +339,19 @@ def _facts_of(adapter: Adapter, line: Line, carry: dict[str, object]) -> list[Fa
 
 
 def _take_claim(source: Source, claim: Claim) -> None:
-    source.session_id = claim.session_id
-    source.member = claim.member
+    source.session_id = _as_text(claim.session_id)
+    source.member = _as_text(claim.member)
     source.role = STAND_IN if claim.stands_in_for is not None else claim.role
     source.reader = claim.reader
     source.is_sidechain = claim.is_sidechain
     source.is_timeless = claim.timeless
-    source.seed = claim.seed
-    source.carry = dict(claim.seed)
+    source.seed = {name: _as_text(each) for name, each in claim.seed.items()}
+    source.carry = dict(source.seed)
+
+
+def _as_text(name: str) -> str:
+    """A file name need not be text, but an id is: bytes that are none stand in it as escapes."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _is_linked(old: Source, stat: os.stat_result) -> bool:
@@ -331,10 +359,16 @@ def _is_linked(old: Source, stat: os.stat_result) -> bool:
         there = os.lstat(old.path)
     except OSError:
         return False
-    return (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino)
+    return _is_own_name(old.path) and (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino)
 
 
 def _is_elsewhere(old: Source, path: str) -> bool:
     """The old file is still there, so the new one is a copy: unless one is the other, compressed."""
     is_twin = old.path == path + COMPRESSED or path == old.path + COMPRESSED
-    return not is_twin and os.path.lexists(old.path)
+    return not is_twin and os.path.lexists(old.path) and _is_own_name(old.path)
+
+
+def _is_own_name(path: str) -> bool:
+    """False where a folder above it is a link now: the file is found, and read, under its real path."""
+    folder = os.path.dirname(path)
+    return os.path.realpath(folder) == folder

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from sessiond.model import Carry, Chunk, Event, Fact, Link, Patch, Record, Reject, Unknown, Usage, utc
-from sessiond.store import archive, facts, relief, session_row, sources
+from sessiond.store import archive, facts, gone, relief, session_row, sources
 from sessiond.store.connect import value
 from sessiond.store.keys import root_of
 from sessiond.store.resolve import Place, Resolver, Tally
@@ -79,8 +79,10 @@ class Counts:
 def commit_chunk(db: apsw.Connection, batch: Batch, counts: Counts, now: datetime) -> None:
     """Write one batch. Reading the same chunk again would add nothing: every row here has a name or a place."""
     source, at = batch.source, utc(now)
+    if source.is_broken:
+        raise sources.Gap(f"source {source.id}: a chunk before this one was not stored")
     batch.roll_forward()
-    gone = _place_source(db, batch, counts, at)
+    taken_back = _place_source(db, batch, counts, at)
     _write_bytes(db, batch)
     if source.session_row is None:  # excluded or foreign: only path and cursor are kept
         sources.advance(db, source, batch.chunk, batch.carry)
@@ -92,15 +94,13 @@ def commit_chunk(db: apsw.Connection, batch: Batch, counts: Counts, now: datetim
         if source.first_ts is not None:  # the owner rule reads it from the table
             db.execute("UPDATE _source SET first_ts = ? WHERE id = ?", (source.first_ts, source.id))
     tally = _write_records(db, batch, session, counts, at)
-    tally.unindex += gone
+    tally.unindex += taken_back
     if source.is_timeless and tally.events:
         session.cover(utc(datetime.fromtimestamp(batch.chunk.mtime_ns / 1e9, UTC)))
     if session.is_changed or tally.events:
         session_row.save(db, session, at)
     else:
-        db.execute(
-            "UPDATE _session SET source_gone_at = NULL WHERE id = ? AND source_gone_at IS NOT NULL", (session.id,)
-        )
+        _no_longer_gone(db, session)
     _write_outbox(db, tally)
     sources.advance(db, source, batch.chunk, batch.carry)
     counts.lines += batch.lines
@@ -111,20 +111,28 @@ def commit_chunk(db: apsw.Connection, batch: Batch, counts: Counts, now: datetim
     counts.blank_lines += batch.chunk.blank_lines
 
 
+def _no_longer_gone(db: apsw.Connection, session: SessionRow) -> None:
+    if value(db, "SELECT source_gone_at FROM _session WHERE id = ?", (session.id,)) is not None:
+        query = "UPDATE _session SET source_gone_at = NULL, revision = ? WHERE id = ?"
+        db.execute(query, (session_row.next_revision(db), session.id))
+
+
 def _place_source(db: apsw.Connection, batch: Batch, counts: Counts, at: str) -> list[int]:
     """Give it the ids of its rows. Returns the events that a file took along which stood in for this one."""
     source, chunk = batch.source, batch.chunk
-    gone: list[int] = []
+    taken_back: list[int] = []
     if source.session_row is None and source.session_id:
         source.session_row = session_row.find_or_make(db, source, at)
         if source.role == "main":
-            gone = relief.relieve(db, source.session_row)
+            taken_back = relief.relieve(db, source.session_row)
     if source.id is None:
         source.id = sources.insert(db, source, at)
+    if chunk.restarted and source.session_row is not None:
+        gone.archive_tail(db, source.id)
     if source.generation_id is None or chunk.restarted:
         source.generation_id = _next_generation(db, source.id, chunk.restarted, at)
         counts.generations += chunk.restarted is not None
-    return gone
+    return taken_back
 
 
 def _next_generation(db: apsw.Connection, source_id: int, reason: str | None, at: str) -> int:

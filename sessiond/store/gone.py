@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _MARK = """
 UPDATE _source SET state = 'gone', gone_at = :now WHERE path = :path AND state IN ('live', 'excluded')
-RETURNING id, session_id, generation_id, read_offset, pending
+RETURNING id, session_id
 """
 _SESSION = """
 UPDATE _session SET source_gone_at = :now, revision = :revision
@@ -32,16 +32,22 @@ def mark_gone(db: apsw.Connection, paths: Sequence[str], now: datetime) -> int:
     marked = 0
     for path in paths:
         bound = {"now": utc(now), "path": os.fsencode(path)}
-        for _, session_id, generation_id, offset, pending in rows(db, _MARK, bound):
+        for source_id, session_id in rows(db, _MARK, bound):
             marked += 1
-            if pending and session_id is not None:
-                _archive_tail(db, generation_id, offset, pending)
             if session_id is not None:
+                archive_tail(db, source_id)
                 db.execute(_SESSION, {"now": utc(now), "id": session_id, "revision": next_revision(db)})
     return marked
 
 
-def _archive_tail(db: apsw.Connection, generation_id: int, offset: int, pending: bytes) -> None:
+def archive_tail(db: apsw.Connection, source_id: int) -> None:
+    """The unfinished last line of the content that ends here."""
+    query = "SELECT generation_id, read_offset, pending FROM _source WHERE id = ? AND pending <> x''"
+    for generation_id, offset, pending in rows(db, query, (source_id,)):
+        _archive(db, generation_id, offset, pending)
+
+
+def _archive(db: apsw.Connection, generation_id: int, offset: int, pending: bytes) -> None:
     frame = (generation_id, offset, offset + len(pending), archive.ZSTD, archive.compress(pending))
     db.execute("INSERT OR IGNORE INTO _frame (generation_id, start, stop, codec, data) VALUES (?, ?, ?, ?, ?)", frame)
     reject = (generation_id, offset, len(pending), "unterminated", b"")

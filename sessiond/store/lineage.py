@@ -36,6 +36,12 @@ _KEEP_HIGHEST = """
 UPDATE _usage AS u
    SET input_tokens = max(ifnull(u.input_tokens, o.input_tokens), ifnull(o.input_tokens, u.input_tokens)),
        output_tokens = max(ifnull(u.output_tokens, o.output_tokens), ifnull(o.output_tokens, u.output_tokens)),
+       cache_read_tokens = max(ifnull(u.cache_read_tokens, o.cache_read_tokens),
+                               ifnull(o.cache_read_tokens, u.cache_read_tokens)),
+       cache_write_tokens = max(ifnull(u.cache_write_tokens, o.cache_write_tokens),
+                                ifnull(o.cache_write_tokens, u.cache_write_tokens)),
+       reasoning_tokens = max(ifnull(u.reasoning_tokens, o.reasoning_tokens),
+                              ifnull(o.reasoning_tokens, u.reasoning_tokens)),
        duration_ms = max(ifnull(u.duration_ms, o.duration_ms), ifnull(o.duration_ms, u.duration_ms))
   FROM _usage AS o
  WHERE u.hash = :hash AND u.scope = :kept AND o.hash = :hash AND o.scope = :dropped
@@ -97,6 +103,7 @@ def _settle(db: apsw.Connection, scopes: dict[str, int]) -> list[int]:
 def _remove_event(db: apsw.Connection, row: int, seq: int) -> list[int]:
     removed = rows(db, "DELETE FROM _event WHERE session_id = ? AND seq = ? RETURNING id", (row, seq))
     if removed:
+        db.execute("DELETE FROM _file WHERE session_id = ? AND seq = ?", (row, seq))
         db.execute("UPDATE _event SET parent_seq = NULL WHERE session_id = ? AND parent_seq = ?", (row, seq))
     return [id_ for (id_,) in removed]
 

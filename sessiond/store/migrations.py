@@ -207,11 +207,11 @@ CREATE TABLE _usage (
 CREATE INDEX _usage_lineage ON _usage (scope) WHERE scope <> 0;
 CREATE INDEX _usage_session ON _usage (session_id, seq);
 
-CREATE TABLE _file (                    -- which session edited which file, and how often
+CREATE TABLE _file (                    -- which event of which session edited which file
     session_id      INTEGER NOT NULL,
+    seq             INTEGER NOT NULL,
     path            TEXT NOT NULL,
-    edits           INTEGER NOT NULL,
-    PRIMARY KEY (session_id, path)
+    PRIMARY KEY (session_id, seq, path)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX _file_path ON _file (path);
 
@@ -257,7 +257,8 @@ SELECT session_uid, seq, ts, kind, tool, summary FROM events
  WHERE (is_error OR kind = 'error') AND NOT is_superseded;
 
 CREATE VIEW files AS
-SELECT s.uid AS session_uid, f.path, f.edits FROM _file AS f JOIN _session AS s ON s.id = f.session_id;
+SELECT s.uid AS session_uid, f.path, count(*) AS edits FROM _file AS f JOIN _session AS s ON s.id = f.session_id
+ GROUP BY f.session_id, f.path;
 """
 
 STEPS: Sequence[str] = (STEP_1,)

@@ -85,9 +85,10 @@ def session(db: apsw.Connection, uid: str) -> Session:
 
 def resolve_uid(db: apsw.Connection, text: str) -> str:
     """The one session that a person means: an exact uid, or a prefix of it, with or without the agent's name."""
-    exact = value(db, "SELECT uid FROM _session WHERE uid = :text OR native_id = :text", {"text": text})
-    if exact is not None:
-        return str(exact)
+    query = "SELECT uid FROM _session WHERE uid = :text OR native_id = :text ORDER BY uid <> :text LIMIT 2"
+    exact = [str(row[0]) for row in rows(db, query, {"text": text})]
+    if len(exact) == 1 or text in exact:
+        return exact[0]
     query = """
     SELECT uid FROM _session
      WHERE substr(uid, 1, length(:text)) = :text OR substr(native_id, 1, length(:text)) = :text

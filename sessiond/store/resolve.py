@@ -75,7 +75,7 @@ class Resolver:
             self._insert(place, block, event, mine)
         elif named.session_row == self._session.id:
             self._seen_again(place, block, named)
-        elif self._beats(named.source_id, named.session_row) and self._take_from(named, event):
+        elif self._beats(named.source_id, named.session_row) and self._take_from(named):
             self._insert(place, block, event, mine)
         else:
             self._replay(place, hash_)
@@ -164,7 +164,7 @@ class Resolver:
         if missing is not None:
             self._wait(missing, named.seq, None)
         for path in event.files:
-            self._db.execute(_COUNT_EDIT, (session.id, path))
+            self._db.execute(_EDITED, (session.id, named.seq, path))
         session.count(event.kind, 1, is_turn=event.is_turn)
         session.cover(event.ts)
         session.has_news = True
@@ -190,7 +190,7 @@ class Resolver:
         if self._db.changes():
             self._session.is_changed = True
 
-    def _take_from(self, named: Named, event: Event) -> bool:
+    def _take_from(self, named: Named) -> bool:
         """Take the event away from the session that has it; False where that is frozen."""
         loser, seqs = self._loser(named.session_row)
         if loser.evicted_at is not None:
@@ -204,9 +204,7 @@ class Resolver:
             loser.count(kind, -1, is_turn=bool(is_turn))
             loser.mark_fork(named.hash, start)
             seqs.append(named.seq)
-            for path in event.files:
-                self._db.execute(_UNCOUNT_EDIT, (loser.id, path))
-            self._db.execute("DELETE FROM _file WHERE session_id = ? AND edits <= 0", (loser.id,))
+            self._db.execute("DELETE FROM _file WHERE session_id = ? AND seq = ?", (loser.id, named.seq))
         self._names.remove(named)
         return True
 
@@ -332,5 +330,4 @@ _DELETE_EVENT = "DELETE FROM _event WHERE session_id = ? AND seq = ? RETURNING i
 _COUNT_LINE = """
 INSERT INTO _line_count VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET lines = lines + 1 RETURNING lines
 """
-_COUNT_EDIT = "INSERT INTO _file VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET edits = edits + 1"
-_UNCOUNT_EDIT = "UPDATE _file SET edits = edits - 1 WHERE session_id = ? AND path = ?"
+_EDITED = "INSERT OR IGNORE INTO _file (session_id, seq, path) VALUES (?, ?, ?)"

@@ -8,6 +8,7 @@ damaged, foreign or too far behind is simply made again from the archive.
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from sessiond.store.writer import Writer
 
+RETRY_SECONDS = 1.0
 REBUILT = 2000  # events that a rebuild takes in by one transaction
 ROUND = 64  # outbox entries (one per chunk) taken in by one transaction
 VERSION = 1
@@ -56,6 +58,7 @@ class SearchIndex:
         self._on_trouble = on_trouble
         self._news = threading.Event()
         self._stopping = False
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="search", daemon=True)
         self.position = 0
 
@@ -64,6 +67,7 @@ class SearchIndex:
 
     def stop(self) -> None:
         self._stopping = True
+        self._stopped.set()
         self._news.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -80,9 +84,13 @@ class SearchIndex:
             while not self._stopping:
                 try:
                     self._follow(store)
-                except apsw.Error as error:
-                    self._on_trouble("search_index", f"{type(error).__name__}; it is being made again")
-                    _set_aside(self._path)
+                except Exception as error:  # noqa: BLE001 - the thread's outer edge: it must go on, and say so
+                    if _is_damage(error):
+                        self._on_trouble("search_index", f"{type(error).__name__}; it is being made again")
+                        _set_aside(self._path)
+                    else:
+                        self._on_trouble("search_index", f"{type(error).__name__}; it is tried again")
+                    self._stopped.wait(RETRY_SECONDS)
         finally:
             store.close()
 
@@ -110,6 +118,8 @@ class SearchIndex:
             reason = "it is new" if not found else "it does not fit the store"
             db.close()
         except apsw.Error as error:
+            if not _is_damage(error):
+                raise
             reason = type(error).__name__
         return self._made_again(store, store_id, reason)
 
@@ -134,7 +144,8 @@ class SearchIndex:
 
     def _reached(self, position: int) -> None:
         self.position = position
-        self._writer.call(lambda writer_db: _trim(writer_db, position))
+        with suppress(apsw.Error):  # the store is full or busy: the next round trims what this one could not
+            self._writer.call(lambda writer_db: _trim(writer_db, position))
 
     def catch_up(self, db: apsw.Connection, store: apsw.Connection) -> bool:
         """Take in the next entries of the outbox; False when there are none."""
@@ -148,6 +159,13 @@ class SearchIndex:
             db.execute("UPDATE _position SET position = ?", (entries[-1][0],))
         self._reached(entries[-1][0])
         return True
+
+
+def _is_damage(error: Exception) -> bool:
+    """Is it the index that is at fault, and not the disk or another program?"""
+    around = (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError,
+              apsw.NoMemError, apsw.PermissionsError, apsw.AuthError, apsw.InterruptError)  # fmt: skip
+    return isinstance(error, apsw.Error) and not isinstance(error, around)
 
 
 def apply_entry(db: apsw.Connection, data: bytes) -> None:

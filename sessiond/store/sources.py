@@ -51,6 +51,7 @@ class Source:
     first_ts: str | None = None
     in_flight: int = 0
     is_urgent: bool = False  # which of the writer's queues its chunks in flight are in
+    is_broken: bool = False  # a chunk of it was not stored: none that was read after it may be
 
     @property
     def uid(self) -> str:
@@ -118,7 +119,7 @@ def insert(db: apsw.Connection, source: Source, now: str) -> int:
         "device": signed(source.checkpoint.device),
         "inode": signed(source.checkpoint.inode),
         "size": source.size,
-        "mtime": source.mtime_ns,
+        "mtime": storable(source.mtime_ns),
         "seed": orjson.dumps(dict(source.seed)),
     }
     return int(value(db, _INSERT, bound))
@@ -132,8 +133,8 @@ UPDATE _source
        read_offset = :offset, head = :head, head_bytes = :head_bytes, marker = :marker, checksum = :checksum,
        skipped = :skipped, skipped_hash = :skipped_hash, pending = :pending, pending_bytes = :pending_bytes,
        carry = :carry, adapter_version = :version, first_ts = :first_ts,
-       is_restorable = is_restorable AND :restorable
- WHERE id = :id AND (read_offset = :start OR :is_new_content)
+       is_restorable = (is_restorable OR :is_new_content) AND :restorable
+ WHERE id = :id AND (read_offset = :start OR :is_new_content OR state = 'excluded' OR session_id IS NULL)
 """
 
 
@@ -159,7 +160,7 @@ def advance(db: apsw.Connection, source: Source, chunk: Chunk, carry: Carry) -> 
         "device": signed(at.device),
         "inode": signed(at.inode),
         "size": chunk.size,
-        "mtime": chunk.mtime_ns,
+        "mtime": storable(chunk.mtime_ns),
         "offset": at.offset,
         "head": at.head,
         "head_bytes": at.head_bytes,
@@ -179,6 +180,11 @@ def advance(db: apsw.Connection, source: Source, chunk: Chunk, carry: Carry) -> 
     db.execute(_ADVANCE, bound)
     if not db.changes():
         raise Gap(f"source {source.id} was not read up to {chunk.start}")
+
+
+def storable(nanoseconds: int) -> int:
+    """A file may carry any time; SQLite's integers end in the year 2262."""
+    return max(-(2**63), min(nanoseconds, 2**63 - 1))
 
 
 def signed(value: int) -> int:

@@ -127,6 +127,11 @@ class Writer:
         try:
             self._write(taken, self._take_while_there_is_room(taken))
         except Exception as error:  # noqa: BLE001 - told below, batch by batch
+            if not taken:  # the transaction did not even begin: nothing that waits can be written now
+                with self._changed:
+                    taken += [*self._urgent, *self._batches]
+                    self._urgent.clear()
+                    self._batches.clear()
             self._write_one_by_one(taken, error)
 
     def _take_while_there_is_room(self, taken: list[Batch]) -> Callable[[], Batch | None]:
@@ -160,12 +165,13 @@ class Writer:
             batch.roll_back()
         for batch in taken:
             try:
-                if isinstance(error, apsw.FullError | apsw.IOError):
+                if isinstance(error, apsw.FullError | apsw.IOError | apsw.BusyError):  # of the store, not of a batch
                     raise error
                 one = iter([batch])
                 self._write([batch], lambda one=one: next(one, None))  # type: ignore[misc]
             except Exception as failure:  # noqa: BLE001 - its source stays where it was
                 batch.roll_back()
+                batch.source.is_broken = True
                 self._release([batch])
                 self._on_failure(batch, failure)
 

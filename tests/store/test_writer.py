@@ -10,7 +10,7 @@ import pytest
 from lab import user_line
 from sessiond.errors import ConfigError
 from sessiond.model import Checkpoint, Chunk
-from sessiond.store import connect, migrations
+from sessiond.store import connect, migrations, sources
 from sessiond.store.commit import Batch
 from sessiond.store.connect import rows
 from sessiond.store.sources import Source
@@ -49,7 +49,9 @@ def test_chunk_that_does_not_follow_the_last_is_refused_whole(written, tmp_path)
     with connect.reading(tmp_path / "store.db") as db:
         assert rows(db, "SELECT start, stop FROM _frame") == [(0, 10)]
         assert rows(db, "SELECT read_offset FROM _source") == [(10,)]
-    written.submit(batch(a, 10, 12))
+    with connect.reading(tmp_path / "store.db") as db:
+        again = sources.by_path(db, a.path)
+    written.submit(batch(again, 10, 12))
     written.drain()
     assert len(written.failed) == 2
 
