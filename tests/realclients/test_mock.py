@@ -7,6 +7,7 @@ import urllib.request
 
 import pytest
 
+from lab import until
 from realclients.mock import server
 from realclients.mock.scripts import prompt
 
@@ -50,6 +51,7 @@ def test_answer_is_the_scripts_and_is_noted(mock, path):
     assert "Here is reply 7" in whole
     assert "data: " in frames
     served = mock.ledger.of({7})
+    until(lambda: all(each.is_finished for each in served))  # noted once it is sent, a moment after it is read
     assert [(each.texts, each.thoughts, each.is_finished, each.is_aside) for each in served] == [
         (1, 1, True, False)
     ] * 2
