@@ -173,8 +173,7 @@ def test_damaged_store_is_set_aside_and_made_again(lab):
     lab.paths.store.write_bytes(damaged)
     with lab.daemon():
         until(lambda: lab.events("claude:s1"))
-        (trouble,) = lab.status()["degraded"]
-        assert trouble["name"] == "store_rebuilt"
+        assert "store_rebuilt" in [each["name"] for each in lab.status()["degraded"]]
         assert lab.cli("health").returncode == 1
     (aside,) = lab.paths.state_dir.glob("store.db.damaged-*")
     assert aside.read_bytes() == damaged
