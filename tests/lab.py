@@ -145,8 +145,9 @@ class Lab:
         """The archive of the newest generation of this file."""
         with self.store() as db:
             query = "SELECT generation_id FROM _source WHERE path = ?"
-            (generation,) = rows(db, query, (os.fsencode(path),))[0]
-            return b"".join(data for _, data in archive.stream(db, generation))
+            for (generation,) in rows(db, query, (os.fsencode(path),)):
+                return b"".join(data for _, data in archive.stream(db, generation))
+        return b""  # not even its first line is complete
 
     def rejects(self) -> list[tuple[int, int, str]]:
         with self.store() as db:

@@ -97,6 +97,8 @@ quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCh
 @given(contents("claude"), st.lists(st.integers(0, 30_000), max_size=4))
 @example(user_line(0) + user_line(1), [3, 300])
 @example(b"\0" + user_line(0), [1])
+@example(b"\0\0\0\0", [])
+@example(b'{"type":"summary"}\n{"type":"progress","cwd":"/w","uuid":"p1"}\n', [19])
 def test_claude_file_in_any_pieces(data, cuts):
     check(data, cuts, "claude")
 

@@ -41,6 +41,7 @@ class Claim:
     reader: Reader = Reader.TAIL
     role: str = "main"  # main | subagent | part (of a session that is spread over files) | sidecar | stand_in
     cwd: str | None = None
+    cwd_in_records: bool = False  # True: `parse` states it as well, and `cwd` is for the privacy rules alone
     cwd_may_come: bool = True  # False: the format never says, so privacy rules look at the path
     cwd_beside: str | None = None  # but a file of this name in the same folder says it, where there is one
     cwd_file: str | None = None  # in place of `cwd`: a file, from this one's folder, that holds it and nothing else

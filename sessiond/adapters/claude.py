@@ -99,12 +99,12 @@ class Claude:
             if not session_id:
                 raise NeedMore
         else:
-            return Claim(name.removesuffix(_LOG), member, cwd=_first(head, "cwd"))
+            return Claim(name.removesuffix(_LOG), member, cwd=_first(head, "cwd"), cwd_in_records=True)
         if name.endswith(_META):
             seed = {"agent": _agent_id(name.removesuffix(_META))}
             return Claim(session_id, member, Reader.SNAPSHOT, "sidecar", cwd_may_come=False, seed=seed)
         seed = {"agent": _agent_id(name.removesuffix(_LOG))}
-        return Claim(session_id, member, role="subagent", cwd=_first(head, "cwd"), seed=seed)
+        return Claim(session_id, member, role="subagent", cwd=_first(head, "cwd"), cwd_in_records=True, seed=seed)
 
     def parse(self, line: Line, carry: Carry) -> list[Record]:
         record = decode(line)

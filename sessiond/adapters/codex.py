@@ -70,6 +70,7 @@ class Codex:
             member=member,
             reader=Reader.ZSTD if path.name.endswith(".zst") else Reader.TAIL,
             cwd=cwd,
+            cwd_in_records=True,
             is_sidechain=is_side(meta),
             timeless=is_flat,
         )

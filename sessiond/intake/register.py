@@ -245,7 +245,9 @@ class Register:
                 return None
             if verdict:
                 source.state, source.session_id = EXCLUDED, ""
-        facts = [] if claim.cwd is None else [Fact("cwd", claim.cwd, rank=8, first=True)]
+        # A head may be short or long when the file is found: what records state themselves is left to them.
+        is_told_here = claim.cwd is not None and not claim.cwd_in_records
+        facts = [Fact("cwd", claim.cwd or "", rank=8, first=True)] if is_told_here else []
         return Registered(source, facts), stat
 
     def _read_cwd(self, path: str) -> str | None:
