@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# On CI a change is judged by the same examples every time; everywhere else new ones are looked for.
+settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 
 sys.path.insert(0, str(Path(__file__).parent))
 
