@@ -16,7 +16,7 @@ if os.environ.get("CI"):
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from lab import FIXTURES, Lab
+from lab import FIXTURES, Lab  # noqa: E402 - found by the path above
 
 
 @pytest.fixture
