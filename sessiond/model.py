@@ -1,9 +1,10 @@
 """The nouns. Everything else speaks in these; this module imports nothing of ours.
 
-Three groups, in the order a byte meets them:
+Four groups, in the order a byte meets them:
 - what a reader hands over: `Line`, `Chunk`, `Checkpoint`
 - what an adapter makes of a line: `Event`, `Link`, `Patch`, `Usage`, `Fact`, `Unknown` (together: `Record`)
 - what people and tools are shown: `Session`, `SessionEvent`, `Cost` (stable field names, JSON and back)
+- what a digest is made of: `Step`
 """
 
 from __future__ import annotations
@@ -163,6 +164,7 @@ class Event:
     """One thing that happened. Without a key it is known by its line's hash and count among equal lines.
 
     `summary` and `text` may be of any length: ingest masks and cuts the one, the search index cuts the other.
+    `detail` is ingest's to fill in, from the text: see `Step`.
     """
 
     kind: Kind
@@ -177,6 +179,7 @@ class Event:
     is_error: bool = False
     is_turn: bool = False  # a person said it: counts in Cost.turns
     files: tuple[str, ...] = ()  # paths that this event edited
+    detail: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +203,7 @@ class Patch:
     summary: str | None = None
     text: str | None = None
     is_error: bool | None = None
+    detail: str | None = None  # ingest's to fill in
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,6 +383,28 @@ class SessionEvent(_Json):
         if value.get("role") is not None:
             value["role"] = Role(value["role"])
         return cls(**value)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One event as a digest takes it: what happened, in a session's order, masked.
+
+    `detail` is more of the event's text than `summary` holds, where a digest may need it: of errors, of what people
+    asked and agents answered, and of results that look like a test's report.
+    """
+
+    seq: int
+    kind: Kind
+    ts: str | None = None
+    role: Role | None = None
+    tool: str | None = None
+    summary: str = ""
+    detail: str | None = None
+    parent_seq: int | None = None
+    is_sidechain: bool = False
+    is_error: bool = False
+    is_turn: bool = False
+    files: tuple[str, ...] = ()
 
 
 def _check_uid(uid: str, flavor: str) -> None:

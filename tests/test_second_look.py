@@ -202,7 +202,7 @@ def test_reload_keeps_tickets(lab):
 
 
 def test_search_full_does_not_spin(lab, monkeypatch):
-    from sessiond.store import search as s
+    from sessiond.store import fts as s
 
     n = {"n": 0}
 

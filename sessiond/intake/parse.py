@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sessiond.errors import BadRecord
 from sessiond.intake.repo import find_repo
-from sessiond.model import Carry, Chunk, Event, Fact, Line, Patch, Record, Reject
+from sessiond.model import Carry, Chunk, Event, Fact, Kind, Line, Patch, Record, Reject
 from sessiond.store.keys import hash_bytes
 from sessiond.store.resolve import Place
 
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 SUMMARY_CHARS = 200
 SUMMARY_SOURCE_CHARS = 2000  # what a summary is made of: masked first, so that a cut never hides half a secret
+ERROR_HEAD, ERROR_TAIL = 1200, 800  # of an error's text: what it says first, and what a traceback says last
+SAID_CHARS = 1000
+REPORT_CHARS = 600
+# One of these is in the last lines of what a test runner prints.
+REPORT_WORDS = (" passed", " failed", "FAIL", "test result:", "\nOK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +46,39 @@ class Wording:
         head = self.index_chars * 3 // 4
         return text[:head] + "\n" + text[head - self.index_chars :]
 
+    def detail(self, event: Event, summary: str) -> str | None:
+        """What a digest will want to know of the text besides the summary; for most events nothing."""
+        text, kind = event.text, event.kind
+        if event.is_error or kind is Kind.ERROR:
+            return self._ends(text)
+        if kind is Kind.ASSISTANT_MSG or (kind is Kind.USER_MSG and event.is_turn):
+            return self._head(text) if len(text) > len(summary) else None
+        if kind is Kind.TOOL_RESULT and any(word in text[-REPORT_CHARS:] for word in REPORT_WORDS):
+            return self.mask(text[-2 * REPORT_CHARS :])[-REPORT_CHARS:]
+        return None
+
+    def _head(self, text: str) -> str:
+        return self.mask(text[: 2 * SAID_CHARS])[:SAID_CHARS]
+
+    def _ends(self, text: str) -> str | None:
+        if len(text) <= ERROR_HEAD + ERROR_TAIL:
+            return self.mask(text) or None
+        head, tail = text[: 2 * ERROR_HEAD], text[-2 * ERROR_TAIL :]
+        return self.mask(head)[:ERROR_HEAD] + "\n...\n" + self.mask(tail)[-ERROR_TAIL:]
+
     def record(self, record: Record) -> list[Record]:
         if isinstance(record, Event):
             summary, text = self.summary(record.summary), self.indexed(record.text)
             files = tuple(map(self.mask, record.files)) if record.files else ()
-            if summary != record.summary or text != record.text or files != record.files:
-                record = replace(record, summary=summary, text=text, files=files)
+            detail = self.detail(record, summary)
+            if (summary, text, files, detail) != (record.summary, record.text, record.files, None):
+                record = replace(record, summary=summary, text=text, files=files, detail=detail)
         elif isinstance(record, Patch):
             record = replace(
                 record,
                 summary=None if record.summary is None else self.summary(record.summary),
                 text=None if record.text is None else self.indexed(record.text),
+                detail=None if record.text is None else self._ends(record.text),
             )
         elif isinstance(record, Fact):
             return self.facts(record)

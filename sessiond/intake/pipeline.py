@@ -24,7 +24,7 @@ from sessiond.log.light import structlog
 from sessiond.mask import Masker
 from sessiond.model import utc
 from sessiond.paths import expand, user_home
-from sessiond.store import connect, counts, sources
+from sessiond.store import connect, counts, digests, sources
 from sessiond.store.connect import value
 from sessiond.store.search import SearchIndex
 from sessiond.store.writer import Writer
@@ -65,7 +65,12 @@ class Pipeline:
         self.writer = self._open_store()
         self._db = connect.open_reader(paths.store)  # the loop's own
         self.search = SearchIndex(
-            paths.search, paths.store, self.writer, rebuild=self._texts, on_trouble=self._search_trouble
+            paths.search,
+            paths.store,
+            self.writer,
+            rebuild=self._texts,
+            digests=digests.texts,
+            on_trouble=self._search_trouble,
         )
         self.loop = self._build()
 

@@ -8,7 +8,7 @@ that was too long to keep (`dropped`: its length is known, its bytes are not).
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sessiond.store.connect import rows, value
 
@@ -68,6 +68,19 @@ def read(db: apsw.Connection, generation_id: int, start: int, length: int) -> by
 def stream(db: apsw.Connection, generation_id: int) -> Iterator[tuple[int, bytes]]:
     """The archived bytes of a generation in order, (offset, bytes), a frame at a time."""
     yield from _frames(db, generation_id, 0, None)
+
+
+def strings(record: Any) -> Iterator[str]:
+    """Every string of a JSON value that people might have read."""
+    waiting = [record]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, dict):
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each
 
 
 _FIRST = "SELECT ifnull(max(start), 0) FROM _frame WHERE generation_id = ? AND start <= ?"

@@ -89,6 +89,8 @@ def commit_chunk(db: apsw.Connection, batch: Batch, counts: Counts, now: datetim
         return
     session = session_row.load(db, source.session_row)
     session.has_source = True
+    if batch.chunk.restarted:
+        session.altered()  # what is not found again in the new content is superseded
     if source.first_ts is None:
         source.first_ts = next((ts for _, records in batch.parsed for ts in map(_ts, records) if ts), None)
         if source.first_ts is not None:  # the owner rule reads it from the table

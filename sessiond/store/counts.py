@@ -23,7 +23,7 @@ SELECT count(*),
        ifnull(sum(ingested_at IS NOT NULL AND analyzed_at IS NULL AND evicted_at IS NULL), 0),
        ifnull(sum(analyzed_at IS NOT NULL AND evicted_at IS NULL), 0),
        ifnull(sum(evicted_at IS NOT NULL), 0),
-       ifnull(sum(events), 0)
+       ifnull(sum(events - evicted_events), 0)
   FROM _session
 """
 _AGENTS = """

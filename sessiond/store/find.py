@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
 from sessiond.errors import UsageError
-from sessiond.store import archive, reader, search
+from sessiond.store import archive, fts, reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,12 +38,12 @@ def find(
     mask: Callable[[str], str],
 ) -> list[Hit]:
     """The best of the newest matches."""
-    asked = search.quoted(query)
+    asked = fts.quoted(query)
     if not asked:
         raise UsageError("there is nothing to search for", hint='give a word, or "a phrase"')
     hits: list[Hit] = []
     words = _words(query)
-    for event_id, _ in search.matches(index, asked, NEWEST):
+    for event_id, _ in fts.matches(index, asked, NEWEST):
         if limit is not None and len(hits) >= limit:
             break
         found = reader.events_by_id(db, [event_id]).values()
@@ -57,7 +57,7 @@ def _words(query: str) -> list[str]:
 
 def _hit(db: apsw.Connection, event: SessionEvent, words: list[str], mask: Callable[[str], str]) -> Hit:
     try:
-        texts = list(_texts(orjson.loads(reader.payload(db, event))))
+        texts = list(archive.strings(orjson.loads(reader.payload(db, event))))
     except (archive.Missing, orjson.JSONDecodeError):
         texts = []
     best = max(texts, key=lambda text: sum(word in text.casefold() for word in words), default="")
@@ -84,16 +84,3 @@ def _all(text: str, word: str) -> Iterator[int]:
     while at >= 0:
         yield at
         at = text.find(word, at + len(word))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Every string of a JSON value that people might have read."""
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, str):
-            yield each
-        elif isinstance(each, dict):
-            waiting += each.values()
-        elif isinstance(each, list):
-            waiting += each

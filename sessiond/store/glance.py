@@ -30,7 +30,11 @@ def kinds(db: apsw.Connection, uid: str) -> dict[str, int]:
 
 
 def errors(db: apsw.Connection, uid: str) -> int:
-    return int(value(db, "SELECT count(*) FROM errors WHERE session_uid = ?", (uid,)) or 0)
+    """How many of its events are errors."""
+    query = """
+    SELECT count(*) FROM events WHERE session_uid = ? AND (is_error OR kind = 'error') AND NOT is_superseded
+    """
+    return int(value(db, query, (uid,)) or 0)
 
 
 def last_words(db: apsw.Connection, uid: str) -> tuple[str | None, str | None]:

@@ -50,8 +50,7 @@ _RECOUNT = """
 UPDATE _session
    SET (events, turns, retries, started_at, ended_at) =
        (SELECT count(*), ifnull(sum(is_turn), 0), ifnull(sum(kind = 'retry'), 0), min(ts), max(ts)
-          FROM _event WHERE session_id = :id),
-       refold = 1, analyzed_at = NULL, revision = :revision
+          FROM _event WHERE session_id = :id)
  WHERE id = :id
 """
 
@@ -96,7 +95,8 @@ def _settle(db: apsw.Connection, scopes: dict[str, int]) -> list[int]:
         db.execute(_KEEP_HIGHEST, {"hash": hash_, "kept": kept, "dropped": dropped})
         db.execute("DELETE FROM _usage WHERE hash = ? AND scope = ?", (hash_, dropped))
     for loser in sorted(losers):
-        db.execute(_RECOUNT, {"id": loser, "revision": session_row.next_revision(db)})
+        db.execute(_RECOUNT, {"id": loser})
+        session_row.touch(db, loser)
     return gone
 
 
@@ -109,5 +109,5 @@ def _remove_event(db: apsw.Connection, row: int, seq: int) -> list[int]:
 
 
 def _is_evicted(db: apsw.Connection, row: int) -> bool:
-    query = "SELECT evicted_at IS NOT NULL FROM _session WHERE id = ?"
+    query = "SELECT evicted_seq > 0 FROM _session WHERE id = ?"
     return bool(value(db, query, (row,)))

@@ -261,7 +261,90 @@ SELECT s.uid AS session_uid, f.path, count(*) AS edits FROM _file AS f JOIN _ses
  GROUP BY f.session_id, f.path;
 """
 
-STEPS: Sequence[str] = (STEP_1,)
+STEP_2 = """
+ALTER TABLE _event ADD COLUMN detail TEXT;          -- more of its text, where a digest needs it
+
+ALTER TABLE _session ADD COLUMN digested_seq INTEGER NOT NULL DEFAULT 0;    -- its digest speaks through this event
+ALTER TABLE _session ADD COLUMN evicted_seq INTEGER NOT NULL DEFAULT 0;     -- events up to this one have left
+ALTER TABLE _session ADD COLUMN evicted_events INTEGER NOT NULL DEFAULT 0;  -- how many of `events` have
+ALTER TABLE _session ADD COLUMN alterations INTEGER NOT NULL DEFAULT 0;     -- changes of events that were stored
+ALTER TABLE _session ADD COLUMN stale_since TEXT;       -- since when its digest is behind
+ALTER TABLE _session ADD COLUMN outcome_due_at TEXT;    -- when it will have been quiet for long enough to tell
+-- When it was active last. An agent's clock may be far ahead: then it counts when it was stored.
+ALTER TABLE _session ADD COLUMN active_at TEXT GENERATED ALWAYS AS (
+    iif(ended_at IS NULL OR ended_at > stored_at, ifnull(stored_at, discovered_at), ended_at)
+) VIRTUAL;
+DROP INDEX _session_ended;
+CREATE INDEX _session_active ON _session (active_at);
+UPDATE _session SET stale_since = ifnull(ingested_at, discovered_at);
+CREATE INDEX _session_stale ON _session (stale_since) WHERE stale_since IS NOT NULL;
+CREATE INDEX _session_due ON _session (outcome_due_at) WHERE outcome_due_at IS NOT NULL;
+
+ALTER TABLE _generation ADD COLUMN evicted_to INTEGER NOT NULL DEFAULT 0;   -- bytes before this have left
+
+CREATE TABLE _digest (
+    session_id      INTEGER PRIMARY KEY REFERENCES _session (id),
+    data            TEXT NOT NULL,      -- docs/digest.md; its `fold` is private
+    base            TEXT                -- as it was through evicted_seq: what the events still here are folded onto
+) STRICT;
+
+CREATE TABLE _occurrence (              -- an error in a session: kept when the session's events have left
+    fingerprint     TEXT NOT NULL,
+    session_id      INTEGER NOT NULL,
+    tool            TEXT NOT NULL,      -- '' where no tool was at work
+    sample          TEXT NOT NULL,
+    count           INTEGER NOT NULL,
+    first_seq       INTEGER NOT NULL,
+    last_seq        INTEGER NOT NULL,
+    first_at        TEXT,
+    last_at         TEXT,
+    followed_by     TEXT,               -- JSON: the next action that went well
+    recovered_by    TEXT,               -- JSON: what was done until the same thing went well
+    PRIMARY KEY (fingerprint, session_id, tool)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX _occurrence_session ON _occurrence (session_id);
+
+CREATE TABLE _leaving (                 -- evicted sessions whose rows are not all deleted yet
+    session_id      INTEGER PRIMARY KEY,
+    through_seq     INTEGER NOT NULL,
+    through_frame   INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE _pass (                    -- what the passes did lately
+    id              INTEGER PRIMARY KEY,
+    name            TEXT NOT NULL,
+    ended_at        TEXT NOT NULL,
+    report          TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE _loss (                    -- events that left before a digest covered them
+    id              INTEGER PRIMARY KEY,
+    at              TEXT NOT NULL,
+    session_id      INTEGER NOT NULL,
+    first_seq       INTEGER NOT NULL,
+    last_seq        INTEGER NOT NULL,
+    bytes           INTEGER NOT NULL,
+    reason          TEXT NOT NULL,
+    acknowledged_at TEXT
+) STRICT;
+
+CREATE TABLE _tombstone (               -- what was forgotten: hashes only
+    hash            BLOB PRIMARY KEY,
+    forgotten_at    TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+DROP VIEW errors;
+CREATE VIEW errors AS
+SELECT o.fingerprint, s.uid AS session_uid, nullif(o.tool, '') AS tool, o.sample, o.count, o.first_seq, o.last_seq,
+       o.first_at, o.last_at, o.followed_by, o.recovered_by
+  FROM _occurrence AS o JOIN _session AS s ON s.id = o.session_id;
+
+CREATE VIEW digests AS
+SELECT s.uid AS session_uid, s.digested_seq AS through_seq, s.analyzed_at, json_remove(d.data, '$.fold') AS digest
+  FROM _digest AS d JOIN _session AS s ON s.id = d.session_id;
+"""
+
+STEPS: Sequence[str] = (STEP_1, STEP_2)
 VERSION = len(STEPS)
 
 

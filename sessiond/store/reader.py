@@ -63,7 +63,7 @@ _FILES = """
 def sessions(db: apsw.Connection, wanted: Wanted) -> list[Session]:
     """Newest activity first; with `changed_since`, in the order of their changes."""
     where, bound = _conditions(wanted)
-    order = "s.revision" if wanted.changed_since is not None else "ifnull(s.ended_at, s.discovered_at) DESC, s.id DESC"
+    order = "s.revision" if wanted.changed_since is not None else "s.active_at DESC, s.id DESC"
     query = f"""
     WITH wanted AS (SELECT s.id FROM _session AS s WHERE {where} ORDER BY {order} LIMIT :limit)
     {_SESSION.replace("LATERAL_USAGE", _USAGE).replace("LATERAL_FILES", _FILES)}
@@ -92,7 +92,7 @@ def resolve_uid(db: apsw.Connection, text: str) -> str:
     query = """
     SELECT uid FROM _session
      WHERE substr(uid, 1, length(:text)) = :text OR substr(native_id, 1, length(:text)) = :text
-     ORDER BY ended_at DESC, id DESC LIMIT 6
+     ORDER BY active_at DESC, id DESC LIMIT 6
     """
     found = [row[0] for row in rows(db, query, {"text": text})] if text else []
     if not found:
@@ -106,7 +106,7 @@ def resolve_uid(db: apsw.Connection, text: str) -> str:
 def newest_in(db: apsw.Connection, repo: str) -> str | None:
     """The session of this repository that was active last."""
     query = """
-    SELECT uid FROM _session WHERE repo = ? AND events > 0 AND NOT is_sidechain ORDER BY ended_at DESC, id DESC LIMIT 1
+    SELECT uid FROM _session WHERE repo = ? AND events > 0 AND NOT is_sidechain ORDER BY active_at DESC, id DESC LIMIT 1
     """
     found = value(db, query, (repo,))
     return None if found is None else str(found)
@@ -205,7 +205,7 @@ def _conditions(wanted: Wanted) -> tuple[str, dict[str, Any]]:
         tests = [_is_path_or_end("s.repo", f":repo{n}") for n in range(len(wanted.repos))]
         parts.append(f"({' OR '.join(tests)})")
     if wanted.since is not None:
-        parts.append("ifnull(s.ended_at, s.discovered_at) >= :since")
+        parts.append("s.active_at >= :since")
         bound["since"] = wanted.since
     if wanted.until is not None:
         parts.append("ifnull(s.started_at, s.discovered_at) < :until")

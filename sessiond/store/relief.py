@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sessiond.store.connect import rows
-from sessiond.store.session_row import next_revision
+from sessiond.store.session_row import touch
 
 if TYPE_CHECKING:
     import apsw
@@ -23,9 +23,7 @@ UPDATE _source
 """
 # Nothing but stand-ins made events so far: the real file's first chunk is yet to be written.
 _BEGIN_ANEW = """
-UPDATE _session SET events = 0, turns = 0, retries = 0, started_at = NULL, ended_at = NULL, refold = 1,
-       analyzed_at = NULL, revision = :revision
- WHERE id = :session
+UPDATE _session SET events = 0, turns = 0, retries = 0, started_at = NULL, ended_at = NULL WHERE id = :session
 """
 
 
@@ -34,7 +32,8 @@ def relieve(db: apsw.Connection, session_row: int) -> list[int]:
     gone: list[int] = []
     for (source_id,) in rows(db, _STAND_INS, (session_row,)):
         bound = {"source": source_id}
-        removed = rows(db, f"DELETE FROM _event WHERE {_OF_ITS_GENERATIONS} RETURNING id, seq", bound)
+        query = f"DELETE FROM _event WHERE session_id = :session AND {_OF_ITS_GENERATIONS} RETURNING id, seq"
+        removed = rows(db, query, {**bound, "session": session_row})
         gone += [event_id for event_id, _ in removed]
         db.executemany("DELETE FROM _waiting WHERE session_id = ? AND seq = ?", [(session_row, s) for _, s in removed])
         for table in ("_frame", "_reject", "_line_count"):
@@ -43,5 +42,6 @@ def relieve(db: apsw.Connection, session_row: int) -> list[int]:
             db.execute(f"DELETE FROM {table} WHERE source_id = :source", bound)
         db.execute(_RELEASE, bound)
         db.execute("DELETE FROM _file WHERE session_id = ?", (session_row,))
-        db.execute(_BEGIN_ANEW, {"session": session_row, "revision": next_revision(db)})
+        db.execute(_BEGIN_ANEW, {"session": session_row})
+        touch(db, session_row)
     return gone

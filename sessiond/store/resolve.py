@@ -128,7 +128,7 @@ class Resolver:
             if seqs:
                 self._db.execute(_ORPHAN, (loser.id, orjson.dumps(seqs).decode()))
                 session_row.recompute_times(self._db, loser)
-                loser.refold = 1
+                loser.altered()
             session_row.save(self._db, loser, now)
 
     # --- one event ------------------------------------------------------------------------------
@@ -157,6 +157,7 @@ class Resolver:
                 event.is_sidechain,
                 event.is_error,
                 event.is_turn,
+                event.detail,
             ),
         )
         event_id = self._db.last_insert_rowid()
@@ -188,12 +189,12 @@ class Resolver:
         }
         self._db.execute(_MOVE_EVENT, bound)
         if self._db.changes():
-            self._session.is_changed = True
+            self._session.altered(named.seq)
 
     def _take_from(self, named: Named) -> bool:
         """Take the event away from the session that has it; False where that is frozen."""
         loser, seqs = self._loser(named.session_row)
-        if loser.evicted_at is not None:
+        if loser.evicted_seq:
             return False
         if named.seq is not None:
             gone = rows(self._db, _DELETE_EVENT, (loser.id, named.seq))
@@ -260,10 +261,11 @@ class Resolver:
                     "UPDATE _event SET parent_seq = ? WHERE session_id = ? AND seq = ?",
                     (named.seq, self._session.id, seq),
                 )
+                self._session.altered(seq)
 
     def _apply_patch(self, seq: int, fields: dict[str, object]) -> None:
         fields = dict(fields)
-        text = fields.pop("text", None)
+        text, detail = fields.pop("text", None), fields.pop("detail", None)
         if isinstance(ts := fields.get("ts"), str):
             self._session.cover(ts)
         if "kind" in fields:
@@ -278,8 +280,8 @@ class Resolver:
             for (event_id,) in rows(self._db, query, (self._session.id, seq)):
                 self.tally.unindex.append(event_id)
                 self.tally.index.append((event_id, str(text)))
-        self._session.refold = 1
-        self._session.is_changed = True
+            self._db.execute(_DETAIL, (detail, self._session.id, seq))
+        self._session.altered(seq)
 
     # --- owners ---------------------------------------------------------------------------------
 
@@ -310,12 +312,12 @@ def _aside(event: Event) -> Event:
     return replace(event, is_sidechain=True, is_turn=False, role=role)
 
 
-_PATCHED = ("kind", "ts", "role", "tool", "summary", "text", "is_error")
+_PATCHED = ("kind", "ts", "role", "tool", "summary", "text", "is_error", "detail")
 
 _INSERT_EVENT = """
 INSERT INTO _event (session_id, seq, generation_id, start, length, block, ts, kind, role, tool, summary, parent_seq,
-                    is_sidechain, is_error, is_turn)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                    is_sidechain, is_error, is_turn, detail)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _MOVE_EVENT = """
 UPDATE _event SET generation_id = :generation, start = :start, length = :length, block = :block
@@ -325,6 +327,10 @@ UPDATE _event SET generation_id = :generation, start = :start, length = :length,
 """
 _ORPHAN = """
 UPDATE _event SET parent_seq = NULL WHERE session_id = ? AND parent_seq IN (SELECT value FROM json_each(?))
+"""
+_DETAIL = """
+UPDATE _event SET detail = ? WHERE session_id = ? AND seq = ?
+   AND (is_error OR is_turn OR kind IN ('error', 'assistant_msg'))
 """
 _DELETE_EVENT = "DELETE FROM _event WHERE session_id = ? AND seq = ? RETURNING id, start, kind, is_turn"
 _COUNT_LINE = """

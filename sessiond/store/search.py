@@ -1,4 +1,4 @@
-"""The full-text index: what goes in, how a query is asked. A database of its own that follows the store by position.
+"""The thread that keeps the full-text index up: a database of its own that follows the store by position.
 
 The store's transaction writes what is to be indexed or removed into its outbox; one thread applies it here together
 with the position it has reached. So the index is never ahead, a kill at any point loses nothing, and an index that is
@@ -8,14 +8,14 @@ damaged, foreign or too far behind is simply made again from the archive.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import apsw
-import orjson
 
-from sessiond.store import archive, connect
+from sessiond.store import connect, fts
 from sessiond.store.connect import rows, value
 
 if TYPE_CHECKING:
@@ -27,16 +27,6 @@ if TYPE_CHECKING:
 RETRY_SECONDS = 1.0
 REBUILT = 2000  # events that a rebuild takes in by one transaction
 ROUND = 64  # outbox entries (one per chunk) taken in by one transaction
-VERSION = 1
-
-_SCHEMA = """
-CREATE TABLE _position (
-    id INTEGER PRIMARY KEY CHECK (id = 1), store_id TEXT NOT NULL, position INTEGER NOT NULL
-) STRICT;
-CREATE VIRTUAL TABLE fts USING fts5 (
-    text, content = '', contentless_delete = 1, tokenize = "unicode61 remove_diacritics 2"
-);
-"""
 
 
 class SearchIndex:
@@ -49,18 +39,21 @@ class SearchIndex:
         writer: Writer,
         *,
         rebuild: Callable[[apsw.Connection], Iterable[tuple[int, str]]],
+        digests: Callable[[apsw.Connection], Iterable[tuple[int, str]]] = lambda _: (),
         on_trouble: Callable[[str, str | None], None] = lambda _, __: None,
     ) -> None:
         self._path = path
         self._store_path = store
         self._writer = writer
-        self._rebuild = rebuild
+        self._rebuild = {"fts": rebuild, "digests": digests}
+        self._asked: deque[Callable[[apsw.Connection], None]] = deque()
         self._on_trouble = on_trouble
         self._news = threading.Event()
         self._stopping = False
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="search", daemon=True)
         self.position = 0
+        self._reached_position = _Position()
 
     def start(self) -> None:
         self._thread.start()
@@ -75,6 +68,30 @@ class SearchIndex:
     def wake(self) -> None:
         """Something was committed."""
         self._news.set()
+
+    def catch_up_now(self, timeout: float) -> bool:
+        """True once all that is committed now is in the index; False if that takes longer than `timeout` seconds."""
+        with connect.reading(self._store_path) as db:
+            _, newest = _outbox_range(db)
+        self.wake()
+        return self._reached_position.wait_for(newest, timeout)
+
+    def shrink(self, timeout: float) -> bool:
+        """Give back the room of what was removed, in small steps on the index's own thread; True when it is done.
+
+        A removed entry is only a mark until the parts of the index that hold it are merged, its words included.
+        """
+        done = threading.Event()
+
+        def run(db: apsw.Connection) -> None:
+            for table in fts.TABLES:
+                fts.merge_to_the_end(db, table, lambda: self._stopping)
+            fts.give_back(db, lambda: self._stopping)
+            done.set()
+
+        self._asked.append(run)
+        self.wake()
+        return done.wait(timeout)
 
     # --- the thread -----------------------------------------------------------------------------
 
@@ -101,6 +118,8 @@ class SearchIndex:
                 self._news.clear()
                 while not self._stopping and self.catch_up(db, store):
                     pass
+                while self._asked and not self._stopping:
+                    self._asked.popleft()(db)
                 self._news.wait()
         finally:
             db.close()
@@ -108,11 +127,12 @@ class SearchIndex:
     def _opened(self, store: apsw.Connection) -> apsw.Connection:
         store_id = _store_id(store)
         try:
-            db = open_index(self._path)
+            db = fts.open_index(self._path)
             found = rows(db, "SELECT store_id, position FROM _position")
             trimmed, newest = _outbox_range(store)
             if found and found[0][0] == store_id and trimmed <= found[0][1] <= newest:
                 self.position = found[0][1]
+                self._reached_position.set(self.position)
                 self._on_trouble("search_index", None)
                 return db
             reason = "it is new" if not found else "it does not fit the store"
@@ -127,15 +147,16 @@ class SearchIndex:
         if reason != "it is new":
             self._on_trouble("search_index", f"rebuilding: {reason}")
         _set_aside(self._path)
-        db = open_index(self._path)
+        db = fts.open_index(self._path)
         # The position first: what is committed from now on is in the outbox after it, and applying it is idempotent.
         _, newest = _outbox_range(store)
-        texts = iter(self._rebuild(store))
-        while entries := list(islice(texts, REBUILT)):
-            with connect.transaction(db):
-                db.executemany("INSERT OR REPLACE INTO fts (rowid, text) VALUES (?, ?)", entries)
-            if self._stopping:
-                return db  # without a position: the next start makes it again
+        for table, rebuild in self._rebuild.items():
+            texts = iter(rebuild(store))
+            while entries := list(islice(texts, REBUILT)):
+                with connect.transaction(db):
+                    db.executemany(f"INSERT OR REPLACE INTO {table} (rowid, text) VALUES (?, ?)", entries)
+                if self._stopping:
+                    return db  # without a position: the next start makes it again
         with connect.transaction(db):
             db.execute("INSERT INTO _position VALUES (1, ?, ?)", (store_id, newest))
         self._reached(newest)
@@ -144,6 +165,7 @@ class SearchIndex:
 
     def _reached(self, position: int) -> None:
         self.position = position
+        self._reached_position.set(position)
         with suppress(apsw.Error):  # the store is full or busy: the next round trims what this one could not
             self._writer.call(lambda writer_db: _trim(writer_db, position))
 
@@ -155,10 +177,27 @@ class SearchIndex:
             return False
         with connect.transaction(db):
             for _, data in entries:
-                apply_entry(db, data)
+                fts.apply_entry(db, data)
             db.execute("UPDATE _position SET position = ?", (entries[-1][0],))
         self._reached(entries[-1][0])
         return True
+
+
+class _Position:
+    """How far the index has come, to be waited for."""
+
+    def __init__(self) -> None:
+        self._at = 0
+        self._changed = threading.Condition()
+
+    def set(self, position: int) -> None:
+        with self._changed:
+            self._at = position
+            self._changed.notify_all()
+
+    def wait_for(self, position: int, timeout: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._at >= position, timeout)
 
 
 def _is_damage(error: Exception) -> bool:
@@ -166,52 +205,6 @@ def _is_damage(error: Exception) -> bool:
     around = (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError,
               apsw.NoMemError, apsw.PermissionsError, apsw.AuthError, apsw.InterruptError)  # fmt: skip
     return isinstance(error, apsw.Error) and not isinstance(error, around)
-
-
-def apply_entry(db: apsw.Connection, data: bytes) -> None:
-    entry = orjson.loads(archive.decompress(data))
-    for event_id in entry["remove"]:
-        db.execute("DELETE FROM fts WHERE rowid = ?", (event_id,))
-    for event_id, text in entry["add"]:
-        db.execute("INSERT OR REPLACE INTO fts (rowid, text) VALUES (?, ?)", (event_id, text))
-
-
-def open_index(path: Path) -> apsw.Connection:
-    db = connect.open_writer(path, cache_kib=8192)
-    found = db.pragma("user_version")
-    if found not in (0, VERSION):
-        db.close()
-        raise apsw.CorruptError("another version")
-    if found == 0:
-        with connect.transaction(db):
-            db.execute(_SCHEMA)
-            db.pragma("user_version", VERSION)
-    return db
-
-
-def matches(db: apsw.Connection, query: str, newest: int) -> list[tuple[int, float]]:
-    """(event id, rank) of the newest matches, best first."""
-    sql = """
-    SELECT rowid, rank FROM (SELECT rowid, rank FROM fts WHERE fts MATCH :query ORDER BY rowid DESC LIMIT :newest)
-     ORDER BY rank, rowid DESC
-    """
-    return [(row[0], row[1]) for row in rows(db, sql, {"query": query, "newest": newest})]
-
-
-def quoted(query: str) -> str:
-    """What a person typed, as a query that FTS5 cannot misread: words all of which must occur, `"a phrase"` as one,
-    `word*` (three letters or more) as a prefix.
-    """
-    terms: list[str] = []
-    for number, part in enumerate(query.replace("\0", " ").split('"')):
-        if number % 2:
-            terms += [f'"{part}"'] if part.strip() else []
-            continue
-        for word in part.split():
-            stem = word.rstrip("*")
-            if stem:
-                terms.append(f'"{stem}"' + ("*" if word.endswith("*") and len(stem) >= 3 else ""))
-    return " ".join(terms)
 
 
 def _outbox_range(store: apsw.Connection) -> tuple[int, int]:

@@ -14,15 +14,19 @@ if TYPE_CHECKING:
 
 _LOAD = """
 SELECT id, uid, native_id, next_seq, events, turns, retries, started_at, ended_at, fork_hash, fork_offset,
-       evicted_at, refold, is_sidechain
+       digested_seq, evicted_seq, refold, alterations, is_sidechain
   FROM _session WHERE id = ?
 """
 _SAVE = """
 UPDATE _session
    SET next_seq = :next_seq, events = :events, turns = :turns, retries = :retries, started_at = :started_at,
        ended_at = :ended_at, fork_hash = :fork_hash, fork_offset = :fork_offset, refold = :refold,
+       alterations = :alterations, stale_since = ifnull(stale_since, :now),
        stored_at = iif(:has_news, :now, stored_at), ingested_at = iif(:has_news, :now, ingested_at),
-       analyzed_at = iif(:has_news OR :refold, NULL, analyzed_at),
+       analyzed_at = iif(:has_news OR :refold, NULL, analyzed_at), evicted_at = iif(:has_news, NULL, evicted_at),
+       outcome = iif(:has_news AND outcome_basis IS NOT 'stated', 'unknown', outcome),
+       outcome_reason = iif(:has_news AND outcome_basis IS NOT 'stated', NULL, outcome_reason),
+       outcome_basis = iif(:has_news AND outcome_basis IS NOT 'stated', NULL, outcome_basis),
        source_gone_at = iif(:has_source, NULL, source_gone_at), revision = :revision
  WHERE id = :id
 """
@@ -47,8 +51,10 @@ class SessionRow:
     ended_at: str | None
     fork_hash: int | None
     fork_offset: int | None
-    evicted_at: str | None
-    refold: int
+    digested_seq: int  # its digest speaks through this event
+    evicted_seq: int  # events up to this one have left: what they were is frozen
+    refold: int  # something that the digest speaks of changed
+    alterations: int  # changes of stored events: a fold that read them before is void
     is_sidechain: int  # all of it: what is said to it is said by an agent
     is_changed: bool = False  # anything that a reader could see
     has_news: bool = False  # new events: the watermarks go back
@@ -59,6 +65,13 @@ class SessionRow:
         self.turns += by * is_turn
         self.retries += by * (kind == "retry")
         self.is_changed = True
+
+    def altered(self, seq: int = 0) -> None:
+        """A stored event changed, moved or left; 0: any of them may have."""
+        self.alterations += 1
+        self.is_changed = True
+        if seq <= self.digested_seq:
+            self.refold = 1
 
     def cover(self, ts: str | None) -> None:
         """Its times are those of its own events."""
@@ -103,8 +116,7 @@ def _make_sidechain(db: apsw.Connection, row: int) -> None:
     db.execute(query, (row,))
     if db.changes():
         db.execute(_ASIDE, (row,))
-        changed = "UPDATE _session SET refold = 1, analyzed_at = NULL, revision = ? WHERE id = ?"
-        db.execute(changed, (next_revision(db), row))
+        touch(db, row)
 
 
 def load(db: apsw.Connection, row: int) -> SessionRow:
@@ -123,12 +135,26 @@ def save(db: apsw.Connection, session: SessionRow, now: str) -> None:
         "fork_hash": session.fork_hash,
         "fork_offset": session.fork_offset,
         "refold": session.refold,
+        "alterations": session.alterations,
         "has_news": session.has_news,
         "has_source": session.has_source,
         "now": now,
         "revision": next_revision(db),
     }
     db.execute(_SAVE, bound)
+
+
+_TOUCH = """
+UPDATE _session
+   SET refold = 1, alterations = alterations + 1, analyzed_at = NULL, revision = :revision,
+       stale_since = ifnull(stale_since, stored_at)
+ WHERE id = :id
+"""
+
+
+def touch(db: apsw.Connection, row: int) -> None:
+    """Stored events of this session changed, and not through its loaded row: it is to be digested again."""
+    db.execute(_TOUCH, {"id": row, "revision": next_revision(db)})
 
 
 def recompute_times(db: apsw.Connection, session: SessionRow) -> None:

@@ -83,7 +83,7 @@ class UsageRows:
         return None
 
     def _is_frozen(self, owner: int) -> bool:
-        query = "SELECT evicted_at IS NOT NULL FROM _session WHERE id = ?"
+        query = "SELECT evicted_seq > 0 FROM _session WHERE id = ?"
         return bool(value(self._db, query, (owner,)))
 
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -35,6 +36,7 @@ T = TypeVar("T")
 class _Call:
     run: Callable[[apsw.Connection], Any]
     future: Future[Any]
+    is_atomic: bool
 
 
 class Writer:
@@ -91,9 +93,16 @@ class Writer:
 
     def call(self, run: Callable[[apsw.Connection], T]) -> T:
         """Run this in a transaction of its own, on the writer's thread."""
+        return self._ask(run, is_atomic=True)
+
+    def maintain(self, run: Callable[[apsw.Connection], T]) -> T:
+        """The same outside of any transaction, for what must not be in one: a checkpoint, a pragma."""
+        return self._ask(run, is_atomic=False)
+
+    def _ask(self, run: Callable[[apsw.Connection], T], *, is_atomic: bool) -> T:
         future: Future[T] = Future()
         with self._changed:
-            self._calls.append(_Call(run, future))
+            self._calls.append(_Call(run, future, is_atomic))
             self._changed.notify_all()
         return future.result()
 
@@ -188,7 +197,7 @@ class Writer:
 
     def _answer(self, call: _Call) -> None:
         try:
-            with connect.transaction(self._db):
+            with connect.transaction(self._db) if call.is_atomic else nullcontext():
                 result = call.run(self._db)
         except Exception as error:  # noqa: BLE001 - the caller's to handle
             call.future.set_exception(error)

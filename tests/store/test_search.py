@@ -4,7 +4,7 @@ import pytest
 
 from lab import append, until, user_line
 from sessiond.errors import UsageError
-from sessiond.store import find, search
+from sessiond.store import find, fts
 from sessiond.store.connect import open_reader, open_writer, rows
 
 
@@ -101,4 +101,4 @@ def test_index_that_breaks_while_it_runs_mends_itself(words):
 
 
 def test_quoting_keeps_operators_apart_from_words():
-    assert search.quoted('fix "a b" wor* x* -y') == '"fix" "a b" "wor"* "x" "-y"'
+    assert fts.quoted('fix "a b" wor* x* -y') == '"fix" "a b" "wor"* "x" "-y"'

@@ -1,0 +1,103 @@
+"""The full-text index itself: its tables, what goes in and out, how a query is asked, how room is given back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import apsw
+import orjson
+
+from sessiond.store import archive, connect
+from sessiond.store.connect import rows, value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+VERSION = 2
+MERGED_PAGES = 200  # of the index that are merged at a time: some 20 ms
+VACUUMED_PAGES = 500
+
+_SCHEMA = """
+CREATE TABLE _position (
+    id INTEGER PRIMARY KEY CHECK (id = 1), store_id TEXT NOT NULL, position INTEGER NOT NULL
+) STRICT;
+CREATE VIRTUAL TABLE fts USING fts5 (
+    text, content = '', contentless_delete = 1, tokenize = "unicode61 remove_diacritics 2"
+);
+CREATE VIRTUAL TABLE digests USING fts5 (
+    text, content = '', contentless_delete = 1, tokenize = "unicode61 remove_diacritics 2"
+);
+"""
+TABLES = ("fts", "digests")
+
+
+def apply_entry(db: apsw.Connection, data: bytes) -> None:
+    entry = orjson.loads(archive.decompress(data))
+    for event_id in entry["remove"]:
+        db.execute("DELETE FROM fts WHERE rowid = ?", (event_id,))
+    for event_id, text in entry["add"]:
+        db.execute("INSERT OR REPLACE INTO fts (rowid, text) VALUES (?, ?)", (event_id, text))
+    for session, text in entry.get("digests", ()):
+        db.execute("INSERT OR REPLACE INTO digests (rowid, text) VALUES (?, ?)", (session, text))
+    for session in entry.get("forgotten", ()):
+        db.execute("DELETE FROM digests WHERE rowid = ?", (session,))
+
+
+def open_index(path: Path) -> apsw.Connection:
+    db = connect.open_writer(path, cache_kib=8192)
+    found = db.pragma("user_version")
+    if found not in (0, VERSION):
+        db.close()
+        raise apsw.CorruptError("another version")
+    if found == 0:
+        with connect.transaction(db):
+            db.execute(_SCHEMA)
+            db.pragma("user_version", VERSION)
+    return db
+
+
+def matches(db: apsw.Connection, query: str, newest: int, table: str = "fts") -> list[tuple[int, float]]:
+    """(event id, rank) of the newest matches, best first; of `digests`: (session, rank)."""
+    sql = f"""
+    SELECT rowid, rank
+      FROM (SELECT rowid, rank FROM {table} WHERE {table} MATCH :query ORDER BY rowid DESC LIMIT :newest)
+     ORDER BY rank, rowid DESC
+    """
+    return [(row[0], row[1]) for row in rows(db, sql, {"query": query, "newest": newest})]
+
+
+def quoted(query: str) -> str:
+    """What a person typed, as a query that FTS5 cannot misread: words all of which must occur, `"a phrase"` as one,
+    `word*` (three letters or more) as a prefix.
+    """
+    terms: list[str] = []
+    for number, part in enumerate(query.replace("\0", " ").split('"')):
+        if number % 2:
+            terms += [f'"{part}"'] if part.strip() else []
+            continue
+        for word in part.split():
+            stem = word.rstrip("*")
+            if stem:
+                terms.append(f'"{stem}"' + ("*" if word.endswith("*") and len(stem) >= 3 else ""))
+    return " ".join(terms)
+
+
+def merge_to_the_end(db: apsw.Connection, table: str, is_stopping: Callable[[], bool]) -> None:
+    # A negative number makes all parts of the index one level, so that the calls after it merge every one of them.
+    pages = -MERGED_PAGES
+    while not is_stopping():
+        before = db.total_changes()
+        with connect.transaction(db):
+            db.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)", (pages,))
+        if db.total_changes() - before < 2:  # SQLite's own mark for: nothing was left to merge
+            return
+        pages = MERGED_PAGES
+
+
+def give_back(db: apsw.Connection, is_stopping: Callable[[], bool] = lambda: False) -> None:
+    """Return free pages and the WAL to the file system."""
+    while value(db, "PRAGMA freelist_count") and not is_stopping():
+        with connect.transaction(db):
+            db.execute(f"PRAGMA incremental_vacuum({VACUUMED_PAGES})").fetchall()
+    connect.truncate_wal(db)
