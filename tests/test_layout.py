@@ -20,6 +20,7 @@ LEAVES = {
     "notify",
     "trouble",
     "memory",
+    "work",
     "__init__",
 }
 # part -> what it may import besides itself and the leaves
@@ -30,8 +31,9 @@ ALLOWED = {
     "passes": {"store"},
     "serve": {"store"},
     "report": {"intake", "store"},
-    "daemon": {"intake", "passes", "serve", "store", "adapters", "report"},
-    "cli": {"daemon", "serve", "store", "adapters", "intake"},
+    "upkeep": {"intake", "passes", "store", "adapters"},
+    "daemon": {"intake", "passes", "serve", "store", "adapters", "report", "upkeep"},
+    "cli": {"daemon", "serve", "store", "adapters", "intake", "passes"},
     "__main__": {"cli"},
     "testing": {"adapters"},
 }
@@ -42,6 +44,7 @@ LEAF_IMPORTS = {
     "paths": {"errors"},
     "lock": {"errors"},
     "trouble": {"model"},
+    "work": {"errors"},
 }
 
 

@@ -75,9 +75,13 @@ class Pipeline:
         self.loop = self._build()
 
     def start(self) -> None:
+        self.start_store()
+        self.loop.start()
+
+    def start_store(self) -> None:
+        """Only what writes, for work on the store itself: nothing is read."""
         self.writer.start()
         self.search.start()
-        self.loop.start()
 
     def stop(self) -> None:
         """In reverse: no more reading, then what was read is written, then the index stops where it is."""
