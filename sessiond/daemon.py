@@ -1,7 +1,7 @@
 """Builds the parts, starts them in order, stops them in reverse. The only module that knows every stage.
 
-Order: lock, configuration, store, search, watch and first sweep, socket. Ready means: cursors are known and the watch
-is armed; history is read afterwards.
+Order: lock, configuration, store, search, watch and first sweep, passes, socket. Ready means: cursors are known and
+the watch is armed; history is read afterwards.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ from sessiond.lock import InstanceLock
 from sessiond.log.light import structlog
 from sessiond.mask import Masker
 from sessiond.model import utc
+from sessiond.passes.schedule import Schedule
 from sessiond.report import Report
 from sessiond.serve.server import Server
 from sessiond.store import reader
 from sessiond.store.connect import reading
 from sessiond.trouble import Troubles
+from sessiond.upkeep import Upkeep
+from sessiond.work import Tickets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -95,6 +98,7 @@ class Daemon:
         stack.callback(self.pipeline.stop)
         self.report = Report(self)
         self.pipeline.start()
+        self._start_passes(stack)
         self._start_socket(stack)
         self._log.info("started", pid=os.getpid(), version=__version__, agents=len(self.pipeline.roots))
         self.notifier.ready("watching")
@@ -107,8 +111,28 @@ class Daemon:
         for warning in self.loaded.warnings:
             self._log.warning("configuration_warning", detail=warning)
 
+    def _start_passes(self, stack: ExitStack) -> None:
+        self.schedule = Schedule(on_failure=self._pass_failed, on_success=self._pass_went_well)
+        self.upkeep = Upkeep(
+            lambda: self.loaded.config,
+            self.paths,
+            self.pipeline,
+            self.troubles,
+            is_clock_doubtful=lambda: self.schedule.clock_doubtful,
+            is_stopping=self.schedule.stopping.is_set,
+        )
+        self.upkeep.start()
+        config = self.loaded.config
+        self.schedule.add("analyze", config.analyze.interval, lambda: self.upkeep.analyze().words())
+        self.schedule.add("evict", config.evict.interval, lambda: self.upkeep.evict().words())
+        self.schedule.start()
+        stack.callback(self.schedule.stop)
+        self.tickets = Tickets(lambda verb, params: self.schedule.request(verb, lambda: self.upkeep.do(verb, params)))
+
     def _start_socket(self, stack: ExitStack) -> None:
         methods = {
+            "work": self.tickets.give,
+            "worked": self.tickets.look,
             "status": lambda _: self.report.status(),
             "freshness": lambda _: self.report.freshness(),
             "reload": lambda _: self.reload(),
@@ -150,6 +174,9 @@ class Daemon:
             if time.monotonic() - touched > ALIVE_SECONDS:
                 touched = time.monotonic()
                 os.utime(self.paths.lock)
+            self.schedule.tick()
+            if self.upkeep.is_eviction_due():
+                self.schedule.hurry("evict")
             self.report.refresh()
             self.notifier.status(self.report.line())
 
@@ -200,6 +227,8 @@ class Daemon:
             finally:
                 self.notifier.ready()
             self.loaded, self.loaded_at, self.config_error = loaded, datetime.now(UTC), None
+            self.schedule.set_interval("analyze", loaded.config.analyze.interval)
+            self.schedule.set_interval("evict", loaded.config.evict.interval)
             self._apply()
             self.troubles.report("configuration", None)
             self._log.info("configuration_loaded", files=len(loaded.files))
@@ -253,6 +282,13 @@ class Daemon:
         else:
             self._log.warning("degraded", trouble=name, detail=detail)
 
+    def _pass_failed(self, name: str, error: Exception) -> None:
+        self._log.error("pass_failed", name=name, exc_info=error)
+        self.troubles.report(f"pass_{name}", f"{type(error).__name__}; it is tried again", "the log says why")
+
+    def _pass_went_well(self, name: str) -> None:
+        self.troubles.report(f"pass_{name}", None)
+
     def _say_error(self, error: Exception) -> None:
         self._log.error("request_failed", exc_info=error)
 
@@ -279,6 +315,24 @@ def ingest_once(config_file: Path | None, on_progress: Callable[[dict[str, Any]]
         pipeline = Pipeline(loaded.config, places.resolve(env, loaded.config.store.path), troubles, env, mode="poll")
         try:
             return pipeline.run_once(on_progress)
+        finally:
+            pipeline.stop()
+
+
+def work_once(config_file: Path | None, verb: str, params: dict[str, Any]) -> dict[str, Any]:
+    """Work on the store without a daemon, under the lock."""
+    env = places.environment()
+    at = places.resolve(env)
+    places.make_private(at.state_dir)
+    register_flavors()
+    with InstanceLock(at.lock).acquire(socket=None, version=__version__, started_at=utc(datetime.now(UTC))):
+        config = configuration.load(config_file, env, set(adapters())).config
+        paths = places.resolve(env, config.store.path)
+        troubles = Troubles(lambda: datetime.now(UTC), lambda _, __: None)
+        pipeline = Pipeline(config, paths, troubles, env, mode="poll")
+        try:
+            pipeline.start_store()
+            return Upkeep(lambda: config, paths, pipeline, troubles).do(verb, params)
         finally:
             pipeline.stop()
 

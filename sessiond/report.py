@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
@@ -14,7 +15,7 @@ import apsw
 from sessiond import __version__
 from sessiond.intake.inbox import Lane
 from sessiond.model import utc
-from sessiond.store import counts
+from sessiond.store import counts, evict, space
 from sessiond.store.connect import reading, wal_reset_bug
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 KEPT_SECONDS = 0.05
 KEPT_TIMES = 20
 QUICK_SECONDS = 0.005
+LOSSES = 20  # reports that are shown; the counter tells them all
 
 
 NEVER: dict[str, Any] = {"last_at": None, "last_result": None, "next_at": None}
@@ -36,6 +38,7 @@ class _Counted(NamedTuple):
     sessions: dict[str, int]
     counters: dict[str, int]
     agents: dict[str, dict[str, int]]
+    losses: list[dict[str, Any]]
 
 
 class Report:
@@ -94,7 +97,13 @@ class Report:
     def _count(self) -> _Counted:
         began = time.monotonic()
         with reading(self._daemon.paths.store) as db:
-            found = (counts.sources(db), counts.sessions(db), counts.counters(db), counts.agents(db, _today()))
+            found = (
+                counts.sources(db),
+                counts.sessions(db),
+                counts.counters(db),
+                counts.agents(db, _today()),
+                list(islice(evict.losses(db), LOSSES)),
+            )
         took = time.monotonic() - began
         return _Counted(began + took + max(KEPT_SECONDS, KEPT_TIMES * took), took, *found)
 
@@ -127,7 +136,8 @@ class Report:
             },
             "sessions": {name: n for name, n in counted.sessions.items() if name != "events"},
             "store": self._store(counted.sessions["events"]),
-            "passes": {"scan": self._scan(), "analyze": NEVER, "evict": NEVER},
+            "data_loss": counted.losses,
+            "passes": {"scan": self._scan(), **daemon.schedule.report()},
             "counters": counters,
             "socket": daemon.server.counters(),
             "config": self._config(),
@@ -152,10 +162,11 @@ class Report:
         caps = daemon.loaded.config.retention.caps(disk.total)
         return {
             "path": str(daemon.paths.store),
-            "bytes": counts.bytes_on_disk(daemon.paths.store, daemon.paths.search),
+            "bytes": space.total(daemon.paths),
             "soft_cap": caps.soft_cap,
             "low_water": caps.low_water,
             "hard_cap": caps.hard_cap,
+            "keep_free": caps.keep_free,
             "free": disk.free,
             "events": events,
         }

@@ -6,9 +6,19 @@ passes; without a daemon a command holds the lock and runs its verb itself, on t
 
 from __future__ import annotations
 
+import shutil
+import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sessiond.errors import UsageError
+from sessiond.log.light import structlog
+from sessiond.mask import Masker
+from sessiond.passes.analyze import Analyzed, Analyzer, Pace
+from sessiond.passes.evict import Evicted, Evictor
+from sessiond.passes.plan import Policy
+from sessiond.store import connect, evict, passes, space
+from sessiond.units import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,19 +30,165 @@ if TYPE_CHECKING:
 
     Verb = Callable[[dict[str, Any]], dict[str, Any]]
 
+TRY_AGAIN_SECONDS = 60.0  # how soon a pass that could not reach its mark is tried again, unless more was written
+
 
 class Upkeep:
     """The verbs by name. `config` is asked each time: a reload may have brought another."""
 
-    def __init__(self, config: Callable[[], Config], paths: Paths, pipeline: Pipeline, troubles: Troubles) -> None:
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        paths: Paths,
+        pipeline: Pipeline,
+        troubles: Troubles,
+        *,
+        is_clock_doubtful: Callable[[], bool] = lambda: False,
+        is_stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._config = config
         self._paths = paths
         self._pipeline = pipeline
         self._troubles = troubles
-        self._verbs: dict[str, Verb] = {}
+        self._is_clock_doubtful = is_clock_doubtful
+        self._is_stopping = is_stopping
+        self._log = structlog.get_logger()
+        self._tried: tuple[int, float] | None = None  # bytes used when the last evict pass ended, and when that was
+        self._verbs: dict[str, Verb] = {
+            "analyze": lambda _: self.analyze(everything=True).to_dict(),
+            "evict": self._evict_by_hand,
+            "acknowledge": self._acknowledge,
+        }
 
     def do(self, verb: str, params: dict[str, Any]) -> dict[str, Any]:
         """Run a verb to its end. SessiondError where it cannot be done."""
         if verb not in self._verbs:
             raise UsageError(f"there is no {verb} to be done", hint=f"known are {', '.join(sorted(self._verbs))}")
         return self._verbs[verb](params)
+
+    def start(self) -> None:
+        """What must hold before anything else is done: room to work in, and old losses named."""
+        policy = self._policy()
+        space.keep_ballast(self._paths, space.reserve(policy.caps.soft_cap), policy.caps.keep_free)
+        self._name_losses()
+
+    # --- analyze --------------------------------------------------------------------------------
+
+    def analyze(self, *, everything: bool = False) -> Analyzed:
+        config = self._config()
+        analyzer = Analyzer(
+            self._paths.store,
+            self._pipeline.writer,
+            mask=Masker(config.privacy.mask).mask,
+            on_failure=lambda uid, error: self._log.error("digest_failed", session=uid, exc_info=error),
+        )
+        pace = Pace(config.analyze.quiet_after, config.analyze.max_delay, config.analyze.outcome_after)
+        report = analyzer.run(pace, datetime.now(UTC), everything=everything, is_stopping=self._is_stopping)
+        self._pipeline.search.wake()
+        detail = (
+            f"{len(report.failed)} sessions cannot be distilled, such as {report.failed[0]}" if report.failed else None
+        )
+        self._troubles.report("digest", detail, "they stay in the store; the log says why")
+        if report.sessions:
+            self._keep_report("analyze", report.to_dict())
+        return report
+
+    # --- evict ----------------------------------------------------------------------------------
+
+    def evict(self) -> Evicted:
+        report = self._evictor().run(
+            self._policy(),
+            datetime.now(UTC),
+            is_clock_doubtful=self._is_clock_doubtful(),
+            is_stopping=self._is_stopping,
+        )
+        self._tried = (report.used_after, time.monotonic())
+        self._name_what_is_over(report)
+        self._name_losses()
+        if report.sessions:
+            self._keep_report("evict", report.to_dict())
+        return report
+
+    def is_eviction_due(self) -> bool:
+        """Was a cap crossed? Asked every second; ingest stops at the hard one until the pass has been there."""
+        caps = self._policy().caps
+        used = space.total(self._paths)
+        free = shutil.disk_usage(self._paths.store.parent).free
+        if used <= caps.soft_cap and free >= caps.keep_free:
+            return False
+        with connect.reading(self._paths.store) as db:
+            usage = space.measure(db, self._paths)
+        is_over = usage.held > caps.soft_cap or usage.free + usage.slack < caps.keep_free
+        if usage.held > caps.hard_cap:
+            self._pipeline.pause("hard_cap")
+        if self._tried is None:
+            return is_over
+        before, at = self._tried
+        return is_over and (used > before + caps.soft_cap // 100 or time.monotonic() - at > TRY_AGAIN_SECONDS)
+
+    def _evict_by_hand(self, params: dict[str, Any]) -> dict[str, Any]:
+        if params.get("dry_run"):
+            return self._evictor().dry_run(
+                self._policy(), datetime.now(UTC), is_clock_doubtful=self._is_clock_doubtful()
+            )
+        return self.evict().to_dict()
+
+    def _evictor(self) -> Evictor:
+        pipeline = self._pipeline
+        return Evictor(
+            self._paths,
+            pipeline.writer,
+            pipeline.search,
+            analyze=lambda: self.analyze(everything=True),
+            pause=pipeline.pause,
+            resume=pipeline.resume,
+        )
+
+    def _policy(self) -> Policy:
+        retention = self._config().retention
+        return Policy(
+            caps=retention.caps(shutil.disk_usage(self._paths.store.parent).total),
+            min_age=retention.min_age,
+            max_age=retention.max_age,
+            on_overflow=retention.on_overflow,
+            distilled_cap=retention.distilled_cap,
+        )
+
+    def _acknowledge(self, _: dict[str, Any]) -> dict[str, Any]:
+        now = datetime.now(UTC)
+        read = self._pipeline.writer.call(lambda db: evict.acknowledge(db, now))
+        self._name_losses()
+        return {"acknowledged": read}
+
+    # --- telling --------------------------------------------------------------------------------
+
+    def _name_what_is_over(self, report: Evicted) -> None:
+        detail = None
+        if report.unreachable is not None:
+            held = ", ".join(
+                f"{format_size(each['bytes'])} {each['what']}"
+                for each in report.unreachable["held_by"]
+                if each["bytes"]
+            )
+            detail = f"{format_size(report.unreachable['bytes'])} more than allowed, and nothing may go: {held}"
+        fix = "unpin sessions, lower retention.min_age, or allow more: sessiond evict --dry-run"
+        self._troubles.report("over_budget", detail, fix)
+        cap = self._policy().distilled_cap
+        with connect.reading(self._paths.store) as db:
+            distilled = evict.distilled_bytes(db)
+        detail = f"digests and the like take {format_size(distilled)}" if distilled > cap else None
+        self._troubles.report("distilled_cap", detail, "forget old sessions, or raise retention.distilled_cap")
+
+    def _name_losses(self) -> None:
+        with connect.reading(self._paths.store) as db:
+            lost = list(evict.losses(db))
+        detail = (
+            f"{len(lost)} sessions were evicted before they were distilled, the last on {lost[-1]['at']}"
+            if lost
+            else None
+        )
+        self._troubles.report("data_loss", detail, "when you have read it: sessiond status --acknowledge")
+
+    def _keep_report(self, name: str, report: dict[str, Any]) -> None:
+        now = datetime.now(UTC)
+        self._pipeline.writer.call(lambda db: passes.keep(db, name, report, now))

@@ -17,9 +17,10 @@ from sessiond.config import load as configuration
 from sessiond.errors import NotRunning
 from sessiond.intake.pipeline import Pipeline
 from sessiond.serve.client import Client
-from sessiond.store import archive, reader
+from sessiond.store import archive, digests, reader
 from sessiond.store.connect import open_reader, rows
 from sessiond.trouble import Troubles
+from sessiond.upkeep import Upkeep
 
 FIXTURES = Path(__file__).resolve().parent.parent.parent / "shared" / "fixtures"
 
@@ -79,6 +80,34 @@ class Lab:
             return pipeline.run_once(lambda _: None)
         finally:
             pipeline.stop()
+
+    @contextmanager
+    def upkeep(self):
+        """The store without intake, and what can be done with it by hand."""
+        pipeline = self.pipeline()
+        try:
+            pipeline.start_store()
+            config = pipeline.config
+            yield Upkeep(lambda: config, self.paths, pipeline, self.troubles)
+        finally:
+            pipeline.stop()
+
+    def analyze(self) -> dict:
+        with self.upkeep() as upkeep:
+            return upkeep.do("analyze", {})
+
+    def evict(self, **params) -> dict:
+        with self.upkeep() as upkeep:
+            return upkeep.do("evict", params)
+
+    def digest(self, uid: str) -> dict | None:
+        with self.store() as db:
+            return digests.by_uid(db, uid)
+
+    def disk_bytes(self) -> int:
+        """What `du` says of the state folder."""
+        told = subprocess.run(["du", "-sk", str(self.paths.state_dir)], capture_output=True, text=True, check=True)
+        return int(told.stdout.split()[0]) * 1024
 
     def start_daemon(self, *, config: str | None = None) -> subprocess.Popen:
         """The real daemon in a process of its own; not yet ready when this returns."""

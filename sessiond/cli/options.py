@@ -89,7 +89,8 @@ def wanted(db: apsw.Connection, given: dict[str, Any], **more: Any) -> reader.Wa
     """What `which` was given, as the reader takes it."""
     for agent in given["agents"]:
         _check_agent(agent)
-    models = [name for name in glance.models(db) for part in given["models"] if part.lower() in name.lower()]
+    known = glance.models(db) if given["models"] else ()
+    models = [name for name in known for part in given["models"] if part.lower() in name.lower()]
     return reader.Wanted(
         agents=given["agents"],
         repos=[_repo(each) for each in given["repos"]],

@@ -53,34 +53,59 @@ def command(
     with answering(config_file) as answer:
         if not answer.paths.search.exists():
             raise SessiondError("there is no search index yet", hint="start the daemon: sessiond run")
-        index = connect.open_reader(answer.paths.search)
-        try:
-            hits = find.find(
-                answer.db,
-                index,
-                " ".join(query),
-                limit=limit if as_json else limit or SHOWN,
-                accept=_filter(answer, given),
-                mask=answer.masker.mask,
-            )
-        finally:
-            index.close()
-        titled = {uid: reader.session(answer.db, uid) for uid in dict.fromkeys(hit.event.session_uid for hit in hits)}
+        hits = _find(answer, " ".join(query), limit if as_json else limit or SHOWN, given)
+        titled = {uid: reader.session(answer.db, uid) for uid in dict.fromkeys(hit.session_uid for hit in hits)}
         if as_json:
-            answer.print_json([_object(hit, titled[hit.event.session_uid]) for hit in hits])
+            answer.print_json([_object(hit, titled[hit.session_uid]) for hit in hits])
         elif hits:
             _print(answer, terminal.stdout(), hits, titled)
         else:
             terminal.say_note("nothing found")
 
 
-def _filter(answer: Answer, given: dict[str, Any]) -> Callable[[SessionEvent], bool]:
+def _find(answer: Answer, query: str, limit: int | None, given: dict[str, Any]) -> list[Hit]:
+    """Events first; then sessions of which only the digest is left."""
+    uids = _chosen(answer, given)
+    mask = answer.masker.mask
+    index = connect.open_reader(answer.paths.search)
+    try:
+        hits = find.find(answer.db, index, query, limit=limit, accept=_filter(given, uids), mask=mask)
+        left = None if limit is None else limit - len(hits)
+        if given["kinds"] or left == 0:
+            return hits
+        told = {hit.session_uid for hit in hits}
+        is_wanted = _session_filter(answer, given, uids)
+        accept: Callable[[str], bool] = lambda uid: uid not in told and is_wanted(uid)  # noqa: E731
+        return hits + find.find_evicted(answer.db, index, query, limit=left, accept=accept, mask=mask)
+    finally:
+        index.close()
+
+
+def _chosen(answer: Answer, given: dict[str, Any]) -> set[str] | None:
+    if not options.is_any(given):
+        return None
+    wanted = options.wanted(answer.db, given, everything=True)
+    return {session.session_uid for session in reader.sessions(answer.db, wanted)}
+
+
+def _session_filter(answer: Answer, given: dict[str, Any], uids: set[str] | None) -> Callable[[str], bool]:
+    """Of a digest only the session's own times are known."""
+
+    def accept(uid: str) -> bool:
+        if uids is not None and uid not in uids:
+            return False
+        session = reader.session(answer.db, uid)
+        since, until = given["since"], given["until"]
+        return (since is None or (session.ended_at or "") >= since) and (
+            until is None or (session.started_at or "~") < until
+        )
+
+    return accept
+
+
+def _filter(given: dict[str, Any], uids: set[str] | None) -> Callable[[SessionEvent], bool]:
     kinds, since, until = set(given["kinds"]), given["since"] or "", given["until"] or "~"
     is_timed = given["since"] is not None or given["until"] is not None
-    uids: set[str] | None = None
-    if options.is_any(given):
-        wanted = options.wanted(answer.db, given, everything=True)
-        uids = {session.session_uid for session in reader.sessions(answer.db, wanted)}
 
     def accept(event: SessionEvent) -> bool:
         if is_timed and (event.ts is None or not since <= event.ts < until):
@@ -91,9 +116,11 @@ def _filter(answer: Answer, given: dict[str, Any]) -> Callable[[SessionEvent], b
 
 
 def _object(hit: Hit, session: Session) -> dict[str, Any]:
+    """A hit in a digest has no event: its kind is "digest", its seq is null, and its id is the session's."""
+    of_digest = {"session_uid": hit.session_uid, "seq": None, "kind": "digest", "ts": session.last_event_at}
     return {
-        **hit.event.to_dict(),
-        "id": f"{hit.event.session_uid}#{hit.event.seq}",
+        **(hit.event.to_dict() if hit.event is not None else of_digest),
+        "id": hit.session_uid if hit.event is None else f"{hit.session_uid}#{hit.event.seq}",
         "title": session.title,
         "repo": session.repo,
         "flavor": session.flavor,
@@ -110,8 +137,8 @@ def _print(answer: Answer, to: Terminal, hits: list[Hit], titled: dict[str, Sess
             to.line()
         to.line(_headline(answer, to, session))
         for hit in hits:
-            if hit.event.session_uid == uid:
-                to.line(_hit_line(to, hit, names.get(uid, uid)))
+            if hit.session_uid == uid:
+                to.line(_hit_line(to, hit, session, names.get(uid, uid)))
 
 
 def _headline(answer: Answer, to: Terminal, session: Session) -> str:
@@ -121,9 +148,10 @@ def _headline(answer: Answer, to: Terminal, session: Session) -> str:
     return f"{to.style(title, 'bold')}  {to.style(about, 'dim')}"
 
 
-def _hit_line(to: Terminal, hit: Hit, name: str) -> str:
-    place = f"{terminal.plain(name)}#{hit.event.seq}"
-    age = times.when(hit.event.ts, times.now(), absolute=not to.is_screen)
+def _hit_line(to: Terminal, hit: Hit, session: Session, name: str) -> str:
+    place = terminal.plain(name) + (" (digest)" if hit.event is None else f"#{hit.event.seq}")
+    ts = session.last_event_at if hit.event is None else hit.event.ts
+    age = times.when(ts, times.now(), absolute=not to.is_screen)
     head = f"  {to.style(place, 'cyan')}  {to.style(age, 'dim')}  "
     used = terminal.width_of(place) + len(age) + 6
     return head + _marked(to, hit, None if to.width is None else max(20, to.width - used))

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sessiond.cli import options, terminal, times
+from sessiond.cli import digest_page, options, terminal, times
 from sessiond.cli.answer import answering
 from sessiond.cli.group import SETTINGS, Command, examples
 from sessiond.cli.resume import resume_argv, resume_command
 from sessiond.cli.sessions import OUTCOME_STYLES, tokens
-from sessiond.store import glance, reader
+from sessiond.store import digests, glance, reader
 from sessiond.units import format_duration, format_size
 
 if TYPE_CHECKING:
@@ -56,14 +56,12 @@ def command(config_file: Path | None, /, uid: str | None, as_json: bool) -> None
 
 def _object(answer: Answer, session: Session) -> dict[str, Any]:
     uid = session.session_uid
-    prompt, reply = glance.last_words(answer.db, uid)
     return {
         **session.to_dict(),
         "files": [{"path": path, "edits": edits} for path, edits in glance.files(answer.db, uid)],
         "kinds": glance.kinds(answer.db, uid),
         "errors": glance.errors(answer.db, uid),
-        "last_prompt": prompt,
-        "last_answer": reply,
+        "digest": digests.by_uid(answer.db, uid),
         "resume": resume_argv(session),
     }
 
@@ -74,19 +72,33 @@ def _page(answer: Answer, to: Terminal, session: Session) -> Iterator[str]:
     yield ""
     for label, text in _facts(answer, to, session):
         yield _row(to, label, text)
-    uid = session.session_uid
-    yield from _files(answer, to, uid)
-    prompt, reply = glance.last_words(answer.db, uid)
-    if prompt or reply:
+    yield from _files(answer, to, session.session_uid)
+    digest = digests.by_uid(answer.db, session.session_uid)
+    if digest is None:
+        yield _row(to, "digest", "not yet: it is made once the session is quiet, or now by: sessiond analyze")
+    else:
+        for label, text in digest_page.rows(digest, to, answer.words):
+            yield _row(to, label, text)
+    said = list(_said(answer, session, digest))
+    if said:
         yield ""
-    for label, words in (("asked", prompt), ("answered", reply)):
-        if words:
-            yield _row(to, label, answer.words(words))
+    for label, text in said:
+        yield _row(to, label, text)
     resume = resume_command(session)
     if resume:
         yield ""
         # Never cut: it is there to be copied.
         yield to.style("resume: ", "dim") + answer.words(resume)
+
+
+def _said(answer: Answer, session: Session, digest: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
+    if digest is not None:
+        yield from digest_page.said(digest, answer.words)
+        return
+    prompt, reply = glance.last_words(answer.db, session.session_uid)
+    for label, words in (("asked", prompt), ("answered", reply)):
+        if words:
+            yield label, answer.words(words)
 
 
 def _row(to: Terminal, label: str, text: str) -> str:
@@ -108,13 +120,13 @@ def _facts(answer: Answer, to: Terminal, session: Session) -> Iterator[tuple[str
     counts = glance.kinds(answer.db, session.session_uid)
     if counts:
         yield "events", f"{sum(counts.values()):,}: " + ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
-    if failed := glance.errors(answer.db, session.session_uid):
-        yield "errors", to.style(times.number(failed), "red")
     if session.parent_uid:
         yield "parent", words(session.parent_uid)
     if session.source_path:
         yield "file", _source(answer, session)
     marks = [session.state.value, *(["pinned"] if session.pinned else [])]
+    if session.evicted_at:
+        marks.append(f"its raw bytes were let go {times.when(session.evicted_at, times.now())}")
     yield "state", " · ".join(marks)
 
 

@@ -13,6 +13,7 @@ from sessiond.serve.client import Client
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 
 def ask_status() -> dict[str, Any]:
@@ -35,11 +36,17 @@ def is_complete(status: Mapping[str, Any]) -> bool:
     ),
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def command(as_json: bool) -> None:
+@click.option("--acknowledge", is_flag=True, help="The data-loss reports were read: do not show them any more.")
+@click.pass_obj
+def command(config_file: Path | None, /, as_json: bool, acknowledge: bool) -> None:
     """What the daemon is doing, and whether all is well.
 
     Exits 0 whenever the daemon answers, 69 when it is not running.
     """
+    if acknowledge:
+        from sessiond.cli.byhand import work
+
+        work(config_file, "acknowledge")
     status = ask_status()
     if not as_json:
         status_page.print_page(terminal.stdout(), status)

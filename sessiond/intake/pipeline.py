@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -24,7 +25,7 @@ from sessiond.log.light import structlog
 from sessiond.mask import Masker
 from sessiond.model import utc
 from sessiond.paths import expand, user_home
-from sessiond.store import connect, counts, digests, sources
+from sessiond.store import connect, counts, digests, sources, space
 from sessiond.store.connect import value
 from sessiond.store.search import SearchIndex
 from sessiond.store.writer import Writer
@@ -71,8 +72,13 @@ class Pipeline:
             rebuild=self._texts,
             digests=digests.texts,
             on_trouble=self._search_trouble,
+            wal_limit=self._wal_limit(),
         )
         self.loop = self._build()
+
+    def _wal_limit(self) -> int:
+        soft_cap = self._config.retention.caps(shutil.disk_usage(self._paths.store.parent).total).soft_cap
+        return space.reserve(soft_cap)
 
     def start(self) -> None:
         self.start_store()
@@ -81,6 +87,8 @@ class Pipeline:
     def start_store(self) -> None:
         """Only what writes, for work on the store itself: nothing is read."""
         self.writer.start()
+        limit = self._wal_limit()
+        self.writer.maintain(lambda db: connect.limit_wal(db, limit))
         self.search.start()
 
     def stop(self) -> None:
@@ -107,6 +115,10 @@ class Pipeline:
         finally:
             self.loop.adopt(tickets)
             self.loop.start()
+
+    @property
+    def config(self) -> Config:
+        return self._config
 
     @property
     def roots(self) -> list[Root]:

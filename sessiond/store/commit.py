@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from sessiond.store.session_row import SessionRow
     from sessiond.store.sources import Source
 
+    Parsed = Sequence[tuple[Place, Sequence[Record]]]
+
 
 @dataclass(slots=True)
 class Batch:
@@ -30,7 +32,7 @@ class Batch:
 
     source: Source
     chunk: Chunk
-    parsed: Sequence[tuple[Place, Sequence[Record]]]
+    parsed: Parsed
     rejects: Sequence[Reject]
     carry: Carry
     frames: Sequence[Frame]
@@ -91,11 +93,8 @@ def commit_chunk(db: apsw.Connection, batch: Batch, counts: Counts, now: datetim
     session.has_source = True
     if batch.chunk.restarted:
         session.altered()  # what is not found again in the new content is superseded
-    if source.first_ts is None:
-        source.first_ts = next((ts for _, records in batch.parsed for ts in map(_ts, records) if ts), None)
-        if source.first_ts is not None:  # the owner rule reads it from the table
-            db.execute("UPDATE _source SET first_ts = ? WHERE id = ?", (source.first_ts, source.id))
-    tally = _write_records(db, batch, session, counts, at)
+    note_first_ts(db, source, batch.parsed)
+    tally = write_records(db, source, session, batch.parsed, counts, at)
     tally.unindex += taken_back
     if source.is_timeless and tally.events:
         session.cover(utc(datetime.fromtimestamp(batch.chunk.mtime_ns / 1e9, UTC)))
@@ -103,7 +102,7 @@ def commit_chunk(db: apsw.Connection, batch: Batch, counts: Counts, now: datetim
         session_row.save(db, session, at)
     else:
         _no_longer_gone(db, session)
-    _write_outbox(db, tally)
+    write_outbox(db, tally)
     sources.advance(db, source, batch.chunk, batch.carry)
     counts.lines += batch.lines
     counts.events += tally.events
@@ -172,10 +171,20 @@ def _write_bytes(db: apsw.Connection, batch: Batch) -> None:
         db.execute(insert, (generation, reject.offset, reject.length, reject.reason, reject.hash))
 
 
-def _write_records(db: apsw.Connection, batch: Batch, session: SessionRow, counts: Counts, at: str) -> Tally:
-    source = batch.source
+def note_first_ts(db: apsw.Connection, source: Source, parsed: Parsed) -> None:
+    """When a file begins is the time of its first record that has one."""
+    if source.first_ts is None:
+        source.first_ts = next((ts for _, records in parsed for ts in map(_ts, records) if ts), None)
+        if source.first_ts is not None:  # the owner rule reads it from the table
+            db.execute("UPDATE _source SET first_ts = ? WHERE id = ?", (source.first_ts, source.id))
+
+
+def write_records(
+    db: apsw.Connection, source: Source, session: SessionRow, parsed: Parsed, counts: Counts, at: str
+) -> Tally:
+    """Events, names, usage and facts of these lines, as `session` will be saved; also when they are derived anew."""
     resolver = Resolver(db, source, session, root_of(db, session.uid))
-    for place, records in batch.parsed:
+    for place, records in parsed:
         block = 0
         for record in records:
             if isinstance(record, Event):
@@ -198,7 +207,7 @@ def _write_records(db: apsw.Connection, batch: Batch, session: SessionRow, count
     return resolver.tally
 
 
-def _write_outbox(db: apsw.Connection, tally: Tally) -> None:
+def write_outbox(db: apsw.Connection, tally: Tally) -> None:
     """What the search index must take in, or forget, is part of the same transaction; the index follows."""
     if tally.index or tally.unindex:
         data = orjson.dumps({"remove": tally.unindex, "add": tally.index})

@@ -48,7 +48,7 @@ def _set_up(db: apsw.Connection, cache_kib: int) -> None:
     db.execute("PRAGMA foreign_keys = ON")
     db.execute("PRAGMA secure_delete = ON")
     db.execute("PRAGMA temp_store = MEMORY")
-    db.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT_BYTES}")
+    limit_wal(db, WAL_LIMIT_BYTES)
     db.execute(f"PRAGMA cache_size = -{cache_kib}")
 
 
@@ -95,6 +95,13 @@ def snapshot(db: apsw.Connection) -> Iterator[None]:
         yield
     finally:
         db.execute("ROLLBACK")
+
+
+def limit_wal(db: apsw.Connection, limit_bytes: int) -> None:
+    """What a WAL may keep on disk, and how often it is moved into the database so that it seldom needs more."""
+    pages = limit_bytes // int(value(db, "PRAGMA page_size")) // 2
+    db.execute(f"PRAGMA journal_size_limit = {limit_bytes}")
+    db.execute(f"PRAGMA wal_autocheckpoint = {max(64, min(1000, pages))}")
 
 
 def truncate_wal(db: apsw.Connection) -> bool:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from sessiond.store.connect import rows
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import apsw
 
 _SOURCES = """
@@ -70,15 +67,3 @@ def agents(db: apsw.Connection, today: str) -> dict[str, dict[str, int]]:
 def counters(db: apsw.Connection) -> dict[str, int]:
     found = dict(rows(db, "SELECT name, value FROM _counter ORDER BY name"))
     return {**dict.fromkeys(COUNTERS, 0), **{k: v for k, v in found.items() if k != "search_trimmed"}}
-
-
-def bytes_on_disk(*databases: Path) -> int:
-    """What the file system has given away for these databases, their WALs and indexes, as `du` sees it."""
-    total = 0
-    for database in databases:
-        for suffix in ("", "-wal", "-shm"):
-            try:
-                total += os.stat(f"{database}{suffix}").st_blocks * 512
-            except OSError:
-                continue
-    return total

@@ -35,7 +35,7 @@ class Due:
     last_seq: int
     digested_seq: int
     evicted_seq: int
-    is_to_refold: bool
+    refold: int  # see session_row
     alterations: int
     revision: int
     stated: tuple[str, str | None] | None  # outcome and reason, where the agent says so itself
@@ -88,7 +88,7 @@ def one(db: apsw.Connection, row: int) -> Due | None:
 def _due(row: tuple[Any, ...]) -> Due:
     id_, uid, title, active_at, last_seq, digested, evicted, refold, alterations, revision, outcome, reason = row
     stated = None if outcome is None else (outcome, reason)
-    return Due(id_, uid, title, active_at, last_seq, digested, evicted, bool(refold), alterations, revision, stated)
+    return Due(id_, uid, title, active_at, last_seq, digested, evicted, refold, alterations, revision, stated)
 
 
 def stored(db: apsw.Connection, row: int) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
@@ -105,12 +105,18 @@ def by_uid(db: apsw.Connection, uid: str) -> dict[str, Any] | None:
 
 
 def models(db: apsw.Connection, row: int) -> list[str]:
-    """The models that a session used, the most used first."""
-    query = """
-    SELECT model FROM _usage WHERE session_id = ? AND model IS NOT NULL
-     GROUP BY model ORDER BY count(*) DESC, max(ts) DESC, model LIMIT 20
+    """The models that a session used, by name. As fast for a long session as for a short one: from one name the index
+    leads straight to the next.
     """
-    found = [str(model) for (model,) in rows(db, query, (row,))]
+    query = """
+    WITH RECURSIVE used (model) AS (
+        SELECT min(model) FROM _usage WHERE session_id = :row
+        UNION ALL
+        SELECT (SELECT min(model) FROM _usage WHERE session_id = :row AND model > used.model)
+          FROM used WHERE model IS NOT NULL)
+    SELECT model FROM used WHERE model IS NOT NULL ORDER BY model LIMIT 20
+    """
+    found = [str(model) for (model,) in rows(db, query, {"row": row})]
     if not found:
         found = [model for (model,) in rows(db, "SELECT model FROM _session WHERE id = ?", (row,)) if model]
     return found
@@ -203,6 +209,7 @@ def save(db: apsw.Connection, distilled: Distilled, now: str) -> bool:
     db.execute(upsert, (due.row, data))
     if distilled.has_new_errors:
         _save_errors(db, due.row, distilled.digest.get("error_snippets", ()))
+    _save_signals(db, due, distilled.digest.get("signals", ()))
     entry = orjson.dumps({"remove": [], "add": [], "digests": [[due.row, search_text(distilled.digest)]]})
     db.execute("INSERT INTO _outbox (data) VALUES (?)", (archive.compress(entry),))
     return True
@@ -221,6 +228,15 @@ def _save_errors(db: apsw.Connection, row: int, snippets: Sequence[dict[str, Any
         db.execute(_OCCURRED, {**snippet, **actions, "session": row, "tool": snippet["tool"] or ""})
 
 
+def _save_signals(db: apsw.Connection, due: Due, signals: Sequence[dict[str, Any]]) -> None:
+    """Every time, not only after new errors: the outcome makes signals too."""
+    db.execute("DELETE FROM _signal WHERE session_id = ?", (due.row,))
+    for place, each in enumerate(signals):
+        seq = next(iter(each["seqs"]), due.last_seq)
+        bound = (due.row, place, each["signal"], seq, each["detail"], each["fingerprint"])
+        db.execute("INSERT INTO _signal VALUES (?, ?, ?, ?, ?, ?)", bound)
+
+
 def _json(found: Any) -> str | None:
     return None if found is None else orjson.dumps(found).decode()
 
@@ -233,6 +249,11 @@ def search_text(digest: dict[str, Any]) -> str:
     parts += (each["sample"] for each in digest.get("error_snippets", ()))
     parts += (each["summary"] for each in digest.get("decisions", ()))
     return "\n".join(part for part in parts if part)
+
+
+def evicted_uid(db: apsw.Connection, row: int) -> list[str]:
+    """The session's uid if any of its events have left; nothing else."""
+    return [uid for (uid,) in rows(db, "SELECT uid FROM _session WHERE id = ? AND evicted_seq > 0", (row,))]
 
 
 def texts(db: apsw.Connection) -> Iterator[tuple[int, str]]:

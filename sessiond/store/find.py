@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from sessiond.errors import UsageError
-from sessiond.store import archive, fts, reader
+from sessiond.store import archive, digests, fts, reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +23,8 @@ AROUND = 70  # characters of a snippet on either side of the match
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    event: SessionEvent
+    session_uid: str
+    event: SessionEvent | None  # None: its events have left, and the digest says it
     snippet: str
     marks: tuple[tuple[int, int], ...]  # where in the snippet the words stand
 
@@ -51,6 +52,29 @@ def find(
     return hits
 
 
+def find_evicted(
+    db: apsw.Connection,
+    index: apsw.Connection,
+    query: str,
+    *,
+    limit: int | None,
+    accept: Callable[[str], bool],
+    mask: Callable[[str], str],
+) -> list[Hit]:
+    """The best matches among digests of sessions whose events have left. `accept` is asked with the session's uid."""
+    hits: list[Hit] = []
+    words = _words(query)
+    for row, _ in fts.matches(index, fts.quoted(query), NEWEST, "digests"):
+        if limit is not None and len(hits) >= limit:
+            break
+        for uid in digests.evicted_uid(db, row):
+            if accept(uid):
+                told = digests.search_text(digests.by_uid(db, uid) or {}).split("\n")
+                best = max(told, key=lambda text: sum(word in text.casefold() for word in words), default="")
+                hits.append(Hit(uid, None, *_snippet(" ".join(mask(best).split()), words)))
+    return hits
+
+
 def _words(query: str) -> list[str]:
     return [word for word in (part.strip('*"') for part in query.casefold().split()) if word]
 
@@ -66,7 +90,7 @@ def _hit(db: apsw.Connection, event: SessionEvent, words: list[str], mask: Calla
     # Masked before it is cut: half a secret at the edge of a snippet would not be recognised any more.
     at = min((found for word in words if (found := best.casefold().find(word)) >= 0), default=0)
     around = mask(best[max(0, at - 2000) : at + 2000])
-    return Hit(event, *_snippet(" ".join(around.split()), words))
+    return Hit(event.session_uid, event, *_snippet(" ".join(around.split()), words))
 
 
 def _snippet(text: str, words: list[str]) -> tuple[str, tuple[tuple[int, int], ...]]:

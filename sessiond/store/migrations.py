@@ -280,6 +280,8 @@ UPDATE _session SET stale_since = ifnull(ingested_at, discovered_at);
 CREATE INDEX _session_stale ON _session (stale_since) WHERE stale_since IS NOT NULL;
 CREATE INDEX _session_due ON _session (outcome_due_at) WHERE outcome_due_at IS NOT NULL;
 
+CREATE INDEX _usage_model ON _usage (session_id, model);
+
 ALTER TABLE _generation ADD COLUMN evicted_to INTEGER NOT NULL DEFAULT 0;   -- bytes before this have left
 
 CREATE TABLE _digest (
@@ -303,6 +305,16 @@ CREATE TABLE _occurrence (              -- an error in a session: kept when the 
     PRIMARY KEY (fingerprint, session_id, tool)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX _occurrence_session ON _occurrence (session_id);
+
+CREATE TABLE _signal (                  -- a digest's signals, where all sessions can be asked for them at once
+    session_id      INTEGER NOT NULL,
+    place           INTEGER NOT NULL,   -- in the digest's list
+    signal          TEXT NOT NULL,
+    seq             INTEGER NOT NULL,   -- the first event that stands for it
+    detail          TEXT NOT NULL,
+    fingerprint     TEXT,
+    PRIMARY KEY (session_id, place)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE _leaving (                 -- evicted sessions whose rows are not all deleted yet
     session_id      INTEGER PRIMARY KEY,

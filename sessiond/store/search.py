@@ -41,6 +41,7 @@ class SearchIndex:
         rebuild: Callable[[apsw.Connection], Iterable[tuple[int, str]]],
         digests: Callable[[apsw.Connection], Iterable[tuple[int, str]]] = lambda _: (),
         on_trouble: Callable[[str, str | None], None] = lambda _, __: None,
+        wal_limit: int = connect.WAL_LIMIT_BYTES,
     ) -> None:
         self._path = path
         self._store_path = store
@@ -48,6 +49,7 @@ class SearchIndex:
         self._rebuild = {"fts": rebuild, "digests": digests}
         self._asked: deque[Callable[[apsw.Connection], None]] = deque()
         self._on_trouble = on_trouble
+        self._wal_limit = wal_limit
         self._news = threading.Event()
         self._stopping = False
         self._stopped = threading.Event()
@@ -113,6 +115,7 @@ class SearchIndex:
 
     def _follow(self, store: apsw.Connection) -> None:
         db = self._opened(store)
+        connect.limit_wal(db, self._wal_limit)
         try:
             while not self._stopping:
                 self._news.clear()

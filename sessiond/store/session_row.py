@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from sessiond.store.sources import Source
 
+TO_REFOLD, BEYOND_REFOLD = 1, 2
+
 _LOAD = """
 SELECT id, uid, native_id, next_seq, events, turns, retries, started_at, ended_at, fork_hash, fork_offset,
        digested_seq, evicted_seq, refold, alterations, is_sidechain
@@ -53,7 +55,7 @@ class SessionRow:
     fork_offset: int | None
     digested_seq: int  # its digest speaks through this event
     evicted_seq: int  # events up to this one have left: what they were is frozen
-    refold: int  # something that the digest speaks of changed
+    refold: int  # TO_REFOLD: something that the digest speaks of changed; BEYOND_REFOLD: in the part that has left
     alterations: int  # changes of stored events: a fold that read them before is void
     is_sidechain: int  # all of it: what is said to it is said by an agent
     is_changed: bool = False  # anything that a reader could see
@@ -70,8 +72,10 @@ class SessionRow:
         """A stored event changed, moved or left; 0: any of them may have."""
         self.alterations += 1
         self.is_changed = True
-        if seq <= self.digested_seq:
-            self.refold = 1
+        if self.evicted_seq and seq <= self.evicted_seq:
+            self.refold = BEYOND_REFOLD
+        elif seq <= self.digested_seq:
+            self.refold = max(self.refold, TO_REFOLD)
 
     def cover(self, ts: str | None) -> None:
         """Its times are those of its own events."""
@@ -146,8 +150,8 @@ def save(db: apsw.Connection, session: SessionRow, now: str) -> None:
 
 _TOUCH = """
 UPDATE _session
-   SET refold = 1, alterations = alterations + 1, analyzed_at = NULL, revision = :revision,
-       stale_since = ifnull(stale_since, stored_at)
+   SET refold = iif(evicted_seq > 0, 2, max(refold, 1)), alterations = alterations + 1, analyzed_at = NULL,
+       revision = :revision, stale_since = ifnull(stale_since, stored_at)
  WHERE id = :id
 """
 

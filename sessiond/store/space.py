@@ -1,0 +1,135 @@
+"""Bytes as the file system counts them: what the store takes, what it could give back at once, and giving it back.
+
+The ballast is a file of real blocks that is given up when the disk is full: deleting rows needs room in the WAL first.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sessiond.store import connect
+from sessiond.store.connect import rows, value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import apsw
+
+    from sessiond.paths import Paths
+    from sessiond.store.search import SearchIndex
+    from sessiond.store.writer import Writer
+
+LARGEST_RESERVE = 16 * 2**20
+RESERVE_SHARE = 64  # of soft_cap: as much for the ballast, and as much for each WAL
+VACUUMED_PAGES = 200  # given back by one transaction of the writer: some 10 ms
+INDEX_SECONDS = 600.0
+CHECKPOINT_TRIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What is used now. `slack` needs no eviction to be given back: free pages and the WALs."""
+
+    used: int
+    slack: int
+    free: int  # on the file system, for others too
+    index: int  # the part of `used` that is the search index
+
+    @property
+    def held(self) -> int:
+        return self.used - self.slack
+
+
+def measure(db: apsw.Connection, paths: Paths) -> Usage:
+    """As `du` sees it, and how much of that is slack."""
+    slack = _free_pages(db) + blocks(f"{paths.store}-wal")
+    index = blocks(paths.search)
+    with suppress(Exception):  # an index that cannot be opened now is measured without its free pages
+        search = connect.open_reader(paths.search)
+        try:
+            free_pages = _free_pages(search)
+            index -= free_pages
+            slack += free_pages + blocks(f"{paths.search}-wal")
+        finally:
+            search.close()
+    return Usage(total(paths), slack, shutil.disk_usage(paths.store.parent).free, max(0, index))
+
+
+def total(paths: Paths) -> int:
+    """Everything of ours on that disk: both databases, their WALs, the ballast."""
+    files = (f"{base}{suffix}" for base in (paths.store, paths.search) for suffix in ("", "-wal", "-shm"))
+    return sum(map(blocks, files)) + blocks(ballast_path(paths))
+
+
+def blocks(path: str | os.PathLike[str]) -> int:
+    try:
+        return os.stat(path).st_blocks * 512
+    except OSError:
+        return 0
+
+
+def _free_pages(db: apsw.Connection) -> int:
+    return int(value(db, "PRAGMA freelist_count")) * int(value(db, "PRAGMA page_size"))
+
+
+def reserve(soft_cap: int) -> int:
+    """The size of the ballast, and the most a WAL may keep."""
+    return min(LARGEST_RESERVE, soft_cap // RESERVE_SHARE)
+
+
+# --- giving back --------------------------------------------------------------------------------
+
+
+def give_back(writer: Writer, search: SearchIndex | None, is_stopping: Callable[[], bool] = lambda: False) -> bool:
+    """Return what was deleted to the file system, in steps that ingest can go between. False: a reader is in the way,
+    or the index is still at it.
+    """
+    while not is_stopping() and writer.call(_vacuum_some):
+        pass
+    is_shrunk = search is None or search.shrink(INDEX_SECONDS)
+    return any(writer.maintain(connect.truncate_wal) for _ in range(CHECKPOINT_TRIES)) and is_shrunk
+
+
+def _vacuum_some(db: apsw.Connection) -> int:
+    rows(db, f"PRAGMA incremental_vacuum({VACUUMED_PAGES})")
+    return int(value(db, "PRAGMA freelist_count"))
+
+
+# --- ballast ------------------------------------------------------------------------------------
+
+
+def ballast_path(paths: Paths) -> Path:
+    return paths.store.with_name(paths.store.name + ".ballast")
+
+
+def keep_ballast(paths: Paths, size: int, keep_free: int) -> bool:
+    """Have a ballast of this size where there is room for it besides `keep_free`; False where there is none."""
+    path = ballast_path(paths)
+    present = blocks(path)
+    if abs(present - size) < 4096:
+        return True
+    drop_ballast(paths)
+    if shutil.disk_usage(path.parent).free < size + min(keep_free, size):
+        return False
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, 0, size)
+        else:  # macOS: blocks that were written are there
+            for _ in range(0, size, 2**16):
+                os.write(fd, os.urandom(2**16))
+    except OSError:
+        drop_ballast(paths)
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def drop_ballast(paths: Paths) -> None:
+    ballast_path(paths).unlink(missing_ok=True)
