@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sessiond import paths as places
@@ -12,6 +13,7 @@ from sessiond.cli.output import print_json
 from sessiond.config.files import read, store_path
 from sessiond.errors import ConfigError
 from sessiond.mask import Masker
+from sessiond.units import parse_span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,11 +25,15 @@ if TYPE_CHECKING:
     from sessiond.paths import Paths
 
 
+OUTCOME_AFTER = timedelta(minutes=30)
+
+
 class Answer(NamedTuple):
     db: apsw.Connection
     paths: Paths
     masker: Masker
     fresh: Freshness
+    outcome_after: timedelta
 
     def words(self, text: str | None) -> str:
         """Text from outside as it may be shown: without secrets, without anything a terminal would act upon."""
@@ -56,11 +62,12 @@ def answering(config_file: Path | None) -> Iterator[Answer]:
     from sessiond.store import connect, reader
 
     paths, masker = locate(config_file)
+    outcome_after = _outcome_after(config_file)
     fresh = freshness.look(paths)
     db = connect.open_reader(paths.store)
     try:
         reader.register_flavors(db)  # those of the store: loading every adapter would double the time of a short answer
-        yield Answer(db, paths, masker, fresh)
+        yield Answer(db, paths, masker, fresh, outcome_after)
     finally:
         db.close()
         fresh.say()
@@ -71,6 +78,15 @@ def locate(config_file: Path | None) -> tuple[Paths, Masker]:
     env = places.environment()
     table = read(config_file, env).table
     return places.resolve(env, store_path(config_file, env)), _masker(table)
+
+
+def _outcome_after(config_file: Path | None) -> timedelta:
+    """analyze.outcome_after; a mistake in it is the daemon's to refuse."""
+    section = read(config_file, places.environment()).table.get("analyze")
+    try:
+        return parse_span(section["outcome_after"]) if isinstance(section, dict) else OUTCOME_AFTER
+    except (KeyError, ValueError):
+        return OUTCOME_AFTER
 
 
 def _masker(table: dict[str, Any]) -> Masker:

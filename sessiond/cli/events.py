@@ -94,6 +94,7 @@ def command(
         raise click.UsageError("-C needs an event to look around (write UID#SEQ)")
     with answering(config_file) as answer:
         found = options.chosen(answer, place[1] if place else uid)
+        _say_what_left(answer, found)
         first, last = _range(answer, found, int(place[2]), around or 0) if place else (0, None)
         events = _events(answer, found, Wish(first, last, kinds, since, until, limit, everything, visible))
         if payload:
@@ -103,6 +104,14 @@ def command(
                 answer.print_line(event.to_dict())
         else:
             _print(answer, terminal.stdout(), events, int(place[2]) if place and around else None)
+
+
+def _say_what_left(answer: Answer, uid: str) -> None:
+    left = glance.evicted(answer.db, uid)
+    if left is not None:
+        seq, at = left
+        when = f" {times.when(at, times.now())}" if at else ""
+        terminal.say_note(f"events 1 to {seq:,} were let go{when}; what they came to: sessiond show {uid}")
 
 
 def _range(answer: Answer, uid: str, seq: int, around: int) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from sessiond.cli.terminal import Terminal
     from sessiond.model import Session
 
+ACTIVE = timedelta(minutes=10)  # quiet for less than this is at work
 SHOWN = 20
 OUTCOME_STYLES = {"success": ("green",), "fail": ("red",), "abandoned": ("yellow",)}
 COLUMNS = (
@@ -44,6 +46,7 @@ COLUMNS = (
         ("sessiond sessions --repo . -S today", "what was done here today"),
         ("sessiond sessions --outcome fail -S 7d", "what went wrong this week"),
         ("sessiond sessions --file src/app.py", "who edited this file?"),
+        ("sessiond sessions --active", "what is being worked on right now"),
         ("sessiond sessions --json | jq -r .[].session_uid", "for a script"),
     ),
 )
@@ -54,6 +57,7 @@ COLUMNS = (
     "--state", "states", multiple=True, callback=options.one_of(model.State), metavar="WORD",
     help="Only in this state: discovered, ingested, analyzed, evicted.",
 )  # fmt: skip
+@click.option("--active", is_flag=True, help="Only those at work now: active in the last minutes, or in a long call.")
 @click.option("--changed-since", type=click.IntRange(min=0), metavar="N", help="Only changed after this revision.")
 @click.option("-a", "--all", "everything", is_flag=True, help="Sub-agents and sessions without events too.")
 @options.limit
@@ -73,6 +77,7 @@ def command(config_file: Path | None, /, as_json: bool, limit: int | None, **giv
             until=given["until"],
             file=_file(given["file"]),
             changed_since=given["changed_since"],
+            **(_active(answer) if given["active"] else {}),
             everything=given["everything"],
             # One more than is shown tells whether there are more.
             limit=limit if as_json else (limit or SHOWN) + 1,
@@ -82,6 +87,11 @@ def command(config_file: Path | None, /, as_json: bool, limit: int | None, **giv
             answer.print_json([each.to_dict() for each in found])
         else:
             _print(answer, terminal.stdout(), found, limit or SHOWN)
+
+
+def _active(answer: Answer) -> dict[str, str]:
+    now = times.now()
+    return {"active_since": model.utc(now - ACTIVE), "at_work_since": model.utc(now - answer.outcome_after)}
 
 
 def _file(text: str | None) -> str | None:

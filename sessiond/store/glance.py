@@ -60,6 +60,13 @@ def seq_range(db: apsw.Connection, uid: str) -> tuple[int, int] | None:
     return None
 
 
+def evicted(db: apsw.Connection, uid: str) -> tuple[int, str | None] | None:
+    """(seq, when) up to which the events of a session have left."""
+    for seq, at in rows(db, "SELECT evicted_seq, evicted_at FROM _session WHERE uid = ? AND evicted_seq > 0", (uid,)):
+        return seq, at
+    return None
+
+
 def models(db: apsw.Connection) -> list[str]:
     """Every model that a session names as its own."""
     query = "SELECT DISTINCT model FROM sessions WHERE model IS NOT NULL ORDER BY model"

@@ -32,6 +32,8 @@ class Wanted:
     until: str | None = None
     file: str | None = None  # sessions that edited this path
     changed_since: int | None = None
+    active_since: str | None = None  # active since then...
+    at_work_since: str | None = None  # ...or since then, with a call that has no result yet
     everything: bool = False  # sub-agents and sessions without events too
     limit: int | None = None
 
@@ -213,6 +215,9 @@ def _conditions(wanted: Wanted) -> tuple[str, dict[str, Any]]:
     if wanted.file is not None:
         parts.append(f"s.id IN (SELECT session_id FROM _file WHERE {_is_path_or_end('path', ':file')})")
         bound["file"] = wanted.file
+    if wanted.active_since is not None:
+        parts.append(f"(s.active_at >= :active_since OR (s.active_at >= :at_work_since AND EXISTS ({_OPEN_CALL})))")
+        bound.update(active_since=wanted.active_since, at_work_since=wanted.at_work_since or wanted.active_since)
     if wanted.changed_since is not None:
         parts.append("s.revision > :changed_since")
         bound["changed_since"] = wanted.changed_since
@@ -225,6 +230,13 @@ def _is_path_or_end(column: str, name: str) -> str:
     return f"({column} = {name} OR substr({column}, -length({name}) - 1) = '/' || {name})"
 
 
+# Among its last events only: a call that was left open long ago says nothing about now.
+_OPEN_CALL = """
+SELECT 1 FROM _event AS c WHERE c.session_id = s.id AND c.seq > s.next_seq - 200
+   AND c.kind IN ('tool_call', 'edit', 'test_run', 'decision')
+   AND NOT EXISTS (SELECT 1 FROM _event AS r WHERE r.session_id = s.id AND r.seq > s.next_seq - 200
+                      AND r.parent_seq = c.seq AND r.kind IN ('tool_result', 'human_intervention'))
+"""
 _STATE = """
 CASE WHEN s.evicted_at IS NOT NULL THEN 'evicted' WHEN s.analyzed_at IS NOT NULL THEN 'analyzed'
      WHEN s.ingested_at IS NOT NULL THEN 'ingested' ELSE 'discovered' END
