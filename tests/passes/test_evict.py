@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sessiond.store.connect import rows, value
-from tests.lab import Lab, append, user_line
+from lab import Lab, append, user_line
 
 MIB = 2**20
 

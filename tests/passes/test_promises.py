@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from sessiond.store import evict
 from sessiond.store.connect import rows, value
-from tests.lab import FIXTURES, Lab, append, user_line
+from lab import FIXTURES, Lab, append, user_line
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 ANY_AGE = "~"
