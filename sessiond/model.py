@@ -343,6 +343,11 @@ class Session(_Json):
     def __post_init__(self) -> None:
         _check_uid(self.session_uid, self.flavor)
 
+    @property
+    def is_evictable(self) -> bool:
+        """Analyzed through its last event, and not evicted."""
+        return self.state is State.ANALYZED
+
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Self:
         value = dict(value)

@@ -90,9 +90,9 @@ class Analyzer:
                 distilled = self._try(db, due, pace, now, report)
                 waiting += [] if distilled is None else [distilled]
                 if len(waiting) >= SAVED:
-                    self._save(db, waiting, now, report)
+                    self._save(db, waiting, pace, now, report)
                     waiting = []
-            self._save(db, waiting, now, report)
+            self._save(db, waiting, pace, now, report)
         finally:
             db.close()
         return report
@@ -136,14 +136,16 @@ class Analyzer:
             has_new_errors=bool(due.refold) or data["error_snippets"] != before,
         )
 
-    def _save(self, db: apsw.Connection, some: list[Distilled], now: datetime, report: Analyzed) -> None:
+    def _save(self, db: apsw.Connection, some: list[Distilled], pace: Pace, now: datetime, report: Analyzed) -> None:
         if not some:
             return
         saved = self._writer.call(lambda writer_db: [digests.save(writer_db, each, utc(now)) for each in some])
         report.overtaken += saved.count(False)
+        quiet_before = utc(now - pace.outcome_after)
         for each, is_saved in zip(some, saved, strict=True):
             if is_saved:
-                is_final = each.outcome_due_at is None
+                # By when it was stored: what is being read right now goes on, however old its times are.
+                is_final = (each.due.stored_at or "") <= quiet_before
                 report.frames_merged += merge_frames(db, self._writer, each.due.row, is_final=is_final)
 
 

@@ -32,6 +32,8 @@ class Due:
     uid: str
     title: str | None
     active_at: str
+    stored_at: str | None  # when its newest event came in
+    is_sidechain: bool
     last_seq: int
     digested_seq: int
     evicted_seq: int
@@ -55,7 +57,7 @@ class Distilled:
 
 
 _DUE = """
-SELECT s.id, s.uid, s.title, s.active_at, s.next_seq - 1, s.digested_seq, s.evicted_seq, s.refold, s.alterations,
+SELECT s.id, s.uid, s.title, s.active_at, s.stored_at, s.is_sidechain, s.next_seq - 1, s.digested_seq, s.evicted_seq, s.refold, s.alterations,
        s.revision, (SELECT value FROM _fact WHERE session_id = s.id AND name = 'outcome'),
        (SELECT value FROM _fact WHERE session_id = s.id AND name = 'outcome_reason')
   FROM _session AS s
@@ -86,9 +88,23 @@ def one(db: apsw.Connection, row: int) -> Due | None:
 
 
 def _due(row: tuple[Any, ...]) -> Due:
-    id_, uid, title, active_at, last_seq, digested, evicted, refold, alterations, revision, outcome, reason = row
-    stated = None if outcome is None else (outcome, reason)
-    return Due(id_, uid, title, active_at, last_seq, digested, evicted, refold, alterations, revision, stated)
+    id_, uid, title, active_at, stored_at, is_side, *numbers, outcome, reason = row
+    last_seq, digested_seq, evicted_seq, refold, alterations, revision = numbers
+    return Due(
+        row=id_,
+        uid=uid,
+        title=title,
+        active_at=active_at,
+        stored_at=stored_at,
+        is_sidechain=bool(is_side),
+        last_seq=last_seq,
+        digested_seq=digested_seq,
+        evicted_seq=evicted_seq,
+        refold=refold,
+        alterations=alterations,
+        revision=revision,
+        stated=None if outcome is None else (outcome, reason),
+    )
 
 
 def stored(db: apsw.Connection, row: int) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
