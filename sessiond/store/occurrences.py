@@ -6,7 +6,7 @@ left still counts. Nothing here happens after its session was active last: an ag
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -66,13 +66,21 @@ class Sighting:
     recovered_by: dict[str, Any] | None
 
 
-ERRORS = """
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where names come from."""
+
+    query: str
+    over: dict[int, str] = field(default_factory=dict)
+
+
+ERRORS = Source("""
 SELECT o.fingerprint AS name, s.id AS session, s.uid, s.flavor, s.repo, s.title, nullif(o.tool, '') AS tool, o.sample,
        o.count, o.first_seq, o.last_seq, min(ifnull(o.first_at, s.active_at), s.active_at) AS first_at,
        min(ifnull(o.last_at, s.active_at), s.active_at) AS last_at, o.followed_by, o.recovered_by
   FROM _occurrence AS o JOIN _session AS s ON s.id = o.session_id
-"""
-SIGNALS = """
+""")
+SIGNALS = Source("""
 SELECT g.signal AS name, s.id AS session, s.uid, s.flavor, s.repo, s.title, NULL AS tool, g.detail AS sample,
        1 AS count, g.seq AS first_seq, g.seq AS last_seq, s.active_at AS first_at, s.active_at AS last_at,
        NULL AS followed_by,
@@ -80,14 +88,13 @@ SELECT g.signal AS name, s.id AS session, s.uid, s.flavor, s.repo, s.title, NULL
          WHERE o.fingerprint = g.fingerprint AND o.session_id = g.session_id
          ORDER BY o.last_seq DESC, o.tool LIMIT 1) AS recovered_by
   FROM _signal AS g JOIN _session AS s ON s.id = g.session_id
-"""
-OVERRUNS = f"""
+""")
+_OVERRUNS = f"""
 SELECT '{BUDGET_OVERRUN}' AS name, s.id AS session, s.uid, s.flavor, s.repo, s.title, NULL AS tool,
        b.value AS sample, 1 AS count, s.next_seq - 1 AS first_seq, s.next_seq - 1 AS last_seq,
        s.active_at AS first_at, s.active_at AS last_at, NULL AS followed_by, NULL AS recovered_by
   FROM json_each(:over) AS b JOIN _session AS s ON s.id = CAST(b.key AS INTEGER)
 """
-"""Where names come from; with OVERRUNS, the sessions that spent too much and how that is said are given as `over`."""
 
 _OF_SESSIONS = """
        (:agents IS NULL OR s.flavor IN (SELECT value FROM json_each(:agents)))
@@ -100,15 +107,19 @@ _OF_SESSIONS = """
 """
 
 
+def overruns(over: dict[int, str]) -> Source:
+    """The signal of the sessions that spent too much, by row, each with how that is said."""
+    return Source(_OVERRUNS, over)
+
+
 def tallies(
     db: apsw.Connection,
-    source: str,
+    source: Source,
     wanted: Wanted,
     weeks: Weeks,
     *,
     names: Sequence[str] | None = None,
     least_sessions: int = 1,
-    over: dict[int, str] | None = None,
 ) -> list[Tally]:
     """One for each name: most sessions first, then most occurrences, then the newest."""
     query = f"""
@@ -119,18 +130,17 @@ def tallies(
       FROM ({_seen(source, names)}) GROUP BY name HAVING count(DISTINCT session) >= :least
      ORDER BY 2 DESC, 3 DESC, 5 DESC, 1
     """
-    bound = {**_bound(wanted, names, over), "one_ago": weeks.one_ago, "two_ago": weeks.two_ago, "least": least_sessions}
+    bound = {
+        **_bound(source, wanted, names),
+        "one_ago": weeks.one_ago,
+        "two_ago": weeks.two_ago,
+        "least": least_sessions,
+    }
     return [Tally(*row[:7], *(_listed(each) for each in row[7:])) for row in rows(db, query, bound)]
 
 
 def sightings(
-    db: apsw.Connection,
-    source: str,
-    wanted: Wanted,
-    name: str,
-    *,
-    limit: int | None = None,
-    over: dict[int, str] | None = None,
+    db: apsw.Connection, source: Source, wanted: Wanted, name: str, *, limit: int | None = None
 ) -> list[Sighting]:
     """Where a name was seen, the newest first."""
     query = f"""
@@ -138,34 +148,40 @@ def sightings(
            recovered_by
       FROM ({_seen(source, [name])}) ORDER BY last_at DESC, uid, last_seq DESC, first_seq, tool LIMIT :limit
     """
-    bound = {**_bound(wanted, [name], over), "limit": -1 if limit is None else limit}
-    return [Sighting(*row[:11], _object(row[11]), _object(row[12])) for row in rows(db, query, bound)]
+    bound = {**_bound(source, wanted, [name]), "limit": -1 if limit is None else limit}
+    return [Sighting(*row[:11], *map(_object, row[11:])) for row in rows(db, query, bound)]
 
 
-def sessions_of(
-    db: apsw.Connection, source: str, wanted: Wanted, name: str, *, over: dict[int, str] | None = None
-) -> list[int]:
+def sessions_of(db: apsw.Connection, source: Source, wanted: Wanted, name: str) -> list[int]:
     """The rows of the sessions that a name was seen in: what `tokens` knows them by."""
     query = f"SELECT DISTINCT session FROM ({_seen(source, [name])}) ORDER BY session"
-    return [row[0] for row in rows(db, query, _bound(wanted, [name], over))]
+    return [row[0] for row in rows(db, query, _bound(source, wanted, [name]))]
 
 
-def _seen(source: str, names: Sequence[str] | None) -> str:
+def containing(db: apsw.Connection, words: str) -> list[str]:
+    """The errors that have these words in a sample, as they stand, in capitals or not."""
+    query = """
+    SELECT DISTINCT fingerprint FROM _occurrence WHERE instr(lower(sample), lower(?)) ORDER BY fingerprint
+    """
+    return [row[0] for row in rows(db, query, (words,))]
+
+
+def _seen(source: Source, names: Sequence[str] | None) -> str:
     # Not "names is NULL or ...": the index on the name would not be used.
     named = "" if names is None else "AND name IN (SELECT value FROM json_each(:names))"
     return f"""
-    SELECT * FROM ({source} WHERE {_OF_SESSIONS})
+    SELECT * FROM ({source.query} WHERE {_OF_SESSIONS})
      WHERE (:since IS NULL OR last_at >= :since) AND (:until IS NULL OR first_at < :until) {named}
     """
 
 
-def _bound(wanted: Wanted, names: Sequence[str] | None, over: dict[int, str] | None) -> dict[str, Any]:
+def _bound(source: Source, wanted: Wanted, names: Sequence[str] | None) -> dict[str, Any]:
     bound: dict[str, Any] = {"since": wanted.since, "until": wanted.until}
-    for field in ("agents", "branches", "outcomes", "models", "repos"):
-        given = getattr(wanted, field)
-        bound[field] = _json(list(given)) if given else None
+    for name in ("agents", "branches", "outcomes", "models", "repos"):
+        given = getattr(wanted, name)
+        bound[name] = _json(list(given)) if given else None
     bound["names"] = _json(list(names or ()))
-    bound["over"] = _json({str(session): words for session, words in (over or {}).items()})
+    bound["over"] = _json({str(session): words for session, words in source.over.items()})
     return bound
 
 
