@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sessiond.cli import times
-from sessiond.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,7 +44,7 @@ def said(digest: Digest, words: Words) -> Rows:
         ("answered", digest["last_answer"]),
     ):
         if text:
-            yield label, " ".join(words(text).split())
+            yield label, words(" ".join(text.split()))
 
 
 def _tests(digest: Digest, to: Terminal) -> Rows:
@@ -96,8 +95,3 @@ def _listed(label: str, told: list[str], more: int, to: Terminal, *, count: int 
     left = (len(told) if count is None else count) - len(shown) + more
     if left > 0:
         yield "" if shown else label, f"and {left:,} more (--json lists them)" if shown else f"{left:,} times"
-
-
-def active(digest: Digest) -> str | None:
-    """How long somebody or something was at work, pauses left out."""
-    return format_duration(digest["active_s"]) if digest["active_s"] >= 1 else None
