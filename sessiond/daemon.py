@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from sessiond.config.load import Loaded
 
 Screen = "Callable[[Callable[[], dict[str, Any]]], AbstractContextManager[None]]"
+STOP_SECONDS = 1.0  # what a pass may take to notice; a digest or a session under way is small
 ALIVE_SECONDS = 30.0  # how often the lock file is touched: what "down since" is told by
 
 
@@ -126,7 +127,8 @@ class Daemon:
         self.schedule.add("analyze", config.analyze.interval, lambda: self.upkeep.analyze().words())
         self.schedule.add("evict", config.evict.interval, lambda: self.upkeep.evict().words())
         self.schedule.start()
-        stack.callback(self.schedule.stop)
+        stack.callback(self.schedule.stop, STOP_SECONDS)
+        self.schedule.request("forget", self.upkeep.finish_forgetting)
         self.tickets = Tickets(lambda verb, params: self.schedule.request(verb, lambda: self.upkeep.do(verb, params)))
 
     def _start_socket(self, stack: ExitStack) -> None:
@@ -175,10 +177,15 @@ class Daemon:
                 touched = time.monotonic()
                 os.utime(self.paths.lock)
             self.schedule.tick()
+            self._name_clock()
             if self.upkeep.is_eviction_due():
                 self.schedule.hurry("evict")
             self.report.refresh()
             self.notifier.status(self.report.line())
+
+    def _name_clock(self) -> None:
+        detail = "the clock jumped by more than a day: nothing is let go for its age yet"
+        self.troubles.report("clock", detail if self.schedule.clock_doubtful else None, "it goes on by itself")
 
     def _is_in_place(self, store_inode: int) -> bool:
         """A store or lock that was removed under us must not be written on: whoever starts next gets a fresh one."""

@@ -234,8 +234,9 @@ class Fact:
     Names the store knows: title, cwd, git_branch, model, task_ref, parent (a native id: joins the lineages),
     outcome, outcome_basis, outcome_reason, started_at and ended_at (besides what the events say), active_at (a time
     that the session spans: it widens both), turns_unknown (any value: nobody's turns can be told from this agent's
-    records), usage_in_parent (its parent's usage contains its own, so that no total may count both). Any other name
-    is kept as it is.
+    records), running_pid (the process at work on it, "none" once the agent says that it stopped: one that is gone
+    without a word left the session behind), usage_in_parent (its parent's usage contains its own, so that no total may
+    count both). Any other name is kept as it is.
     """
 
     name: str

@@ -124,6 +124,7 @@ class Report:
             "complete": self.state() == "ready",
             "state": self.state(),
             "paused_by": loop.paused_by,
+            "paused_until": pipeline.paused_until,
             "degraded": daemon.troubles.listing(),
             "watch": self._watch(),
             "sources": {

@@ -11,13 +11,16 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from sessiond.adapters import adapters
 from sessiond.errors import UsageError
+from sessiond.intake.parse import Wording
+from sessiond.intake.reindex import reindex
 from sessiond.log.light import structlog
 from sessiond.mask import Masker
 from sessiond.passes.analyze import Analyzed, Analyzer, Pace
 from sessiond.passes.evict import Evicted, Evictor
 from sessiond.passes.plan import Policy
-from sessiond.store import connect, evict, passes, space
+from sessiond.store import connect, evict, forget, passes, pinned, reader, space
 from sessiond.units import format_size
 
 if TYPE_CHECKING:
@@ -58,6 +61,12 @@ class Upkeep:
             "analyze": lambda _: self.analyze(everything=True).to_dict(),
             "evict": self._evict_by_hand,
             "acknowledge": self._acknowledge,
+            "pin": lambda params: pinned.set_pinned(self._pipeline.writer, uids_of(params), pinned=True),
+            "unpin": lambda params: pinned.set_pinned(self._pipeline.writer, uids_of(params), pinned=False),
+            "forget": self._forget,
+            "reindex": self._reindex,
+            "pause": self._pipeline.pause_by_hand,
+            "unpause": self._pipeline.unpause,
         }
 
     def do(self, verb: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -154,6 +163,53 @@ class Upkeep:
             distilled_cap=retention.distilled_cap,
         )
 
+    def _forget(self, params: dict[str, Any]) -> dict[str, Any]:
+        pipeline = self._pipeline
+        report = forget.forget(
+            pipeline.writer, pipeline.search, self._paths, uids_of(params), leave_alone=pipeline.leave_alone
+        )
+        self._name_losses()
+        return report
+
+    def finish_forgetting(self) -> None:
+        """A kill may have come while something was being forgotten."""
+        forget.resume_forgetting(self._pipeline.writer, self._pipeline.search, self._paths)
+
+    def _reindex(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Intake rests meanwhile and begins anew with what the store says: what it remembers is of the old reading."""
+        pipeline, config = self._pipeline, self._config()
+        is_running = bool(pipeline.loop.watch.health.roots)
+        pipeline.pause("reindex")
+        try:
+            while pipeline.loop.is_reading:
+                time.sleep(0.005)
+            pipeline.writer.drain()
+            report = self._derive_anew(config, [str(uid) for uid in params.get("uids") or ()])
+        finally:
+            if is_running:
+                pipeline.reconfigure(self._config())
+            pipeline.resume("reindex")
+            pipeline.search.wake()
+        self._keep_report("reindex", report)
+        return report
+
+    def _derive_anew(self, config: Config, uids: list[str]) -> dict[str, Any]:
+        db = connect.open_reader(self._paths.store)
+        try:
+            return reindex(
+                self._pipeline.writer,
+                db,
+                adapters(),
+                Wording(Masker(config.privacy.mask).mask, config.domain, config.search.max_chars),
+                config.limits.line,
+                [reader.resolve_uid(db, uid) for uid in uids] or None,
+                datetime.now(UTC),
+                is_stopping=self._is_stopping,
+                on_failure=lambda uid, error: self._log.error("reindex_failed", session=uid, exc_info=error),
+            )
+        finally:
+            db.close()
+
     def _acknowledge(self, _: dict[str, Any]) -> dict[str, Any]:
         now = datetime.now(UTC)
         read = self._pipeline.writer.call(lambda db: evict.acknowledge(db, now))
@@ -192,3 +248,11 @@ class Upkeep:
     def _keep_report(self, name: str, report: dict[str, Any]) -> None:
         now = datetime.now(UTC)
         self._pipeline.writer.call(lambda db: passes.keep(db, name, report, now))
+
+
+def uids_of(params: dict[str, Any]) -> list[str]:
+    """The sessions that a verb is about, by their exact uids."""
+    uids = params.get("uids")
+    if not isinstance(uids, list) or not uids or not all(isinstance(uid, str) for uid in uids):
+        raise UsageError("it takes a list of session uids")
+    return uids

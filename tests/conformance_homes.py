@@ -9,7 +9,8 @@ from pathlib import Path
 from lab import FIXTURES, Lab
 
 HERE = Path(__file__).parent / "conformance"
-OWN_TESTS = ("expected_mycode", "expected_skill")  # test_mycode_skill.py: their titles and roots want more care
+# Those whose titles and roots want more care (test_mycode_skill.py), and those of how sessions end (test_outcomes.py).
+OWN_TESTS = ("expected_mycode", "expected_skill", "expected_outcomes")
 EXPECTED = {
     home: (file.stem.removeprefix("expected_"), wanted)
     for file in sorted(HERE.glob("expected_*.json"))

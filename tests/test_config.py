@@ -101,6 +101,18 @@ def test_the_defaults_are_those_of_the_design():
     }
 
 
+def test_mask_pattern_that_would_blow_up_is_refused(home):
+    home.main("[privacy]\nmask = ['(a+)+$']\n")
+    with pytest.raises(ConfigError, match="takes too long"):
+        home.load()
+
+
+def test_lists_of_other_keys_replace_each_other(home):
+    home.main('[sources.claude]\nroots = ["/a"]\n')
+    home.write(".config/sessiond/config.d/10-a.toml", '[sources.claude]\nroots = ["/b"]\n')
+    assert [str(root) for root in home.load().config.source("claude").roots] == ["/b"]
+
+
 def test_files_are_laid_one_over_the_other_and_each_value_knows_its_file(home):
     system = home.write("etc/config.d/10-site.toml", '[log]\nlevel = "error"\n[watch]\nmode = "poll"\n')
     main = home.main('[log]\nlevel = "warning"\n[retention]\nsoft_cap = "2GiB"\n[privacy]\nexclude = ["/a", "/b"]\n')
@@ -115,7 +127,7 @@ def test_files_are_laid_one_over_the_other_and_each_value_knows_its_file(home):
     assert loaded.config.log.level == "debug"
     assert loaded.config.watch.mode == "poll"
     assert loaded.config.retention.soft_cap == 2 * GIB
-    assert loaded.config.privacy.exclude == ("/c",), "a list replaces, it does not grow"
+    assert loaded.config.privacy.exclude == ("/a", "/b", "/c"), "privacy rules of several files add up"
     assert loaded.origins["log.level"] == str(second)
     assert loaded.origins["watch.mode"] == str(system)
     assert loaded.origins["retention.soft_cap"] == str(main)

@@ -39,7 +39,7 @@ ALLOWED = {
 }
 # A leaf stands on others only where that is listed.
 LEAF_IMPORTS = {
-    "config": {"errors", "paths", "units"},
+    "config": {"errors", "mask", "paths", "units"},
     "log": {"mask", "paths"},
     "paths": {"errors"},
     "lock": {"errors"},

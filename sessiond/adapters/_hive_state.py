@@ -112,6 +112,9 @@ def _standing(record: dict[str, Any], status: str) -> list[Record]:
         Fact("outcome_basis", "stated"),
         Fact("outcome_reason", _reason(record, status)),
     ]
+    pid = count_of(record.get("pid"))
+    if pid:
+        found.append(Fact("running_pid", str(pid) if status == "active" else "none"))
     quality = string(mapping(record.get("progress")).get("execution_quality"))
     if quality and status != "active":  # while it runs this is only what it begins with
         found.append(Fact("execution_quality", quality))

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES = 2**20
 Key = tuple[str, ...]
+# Lists of files that add up, where all others replace each other: a privacy rule must not be lost by another file.
+ADDED_UP = frozenset({("privacy", "exclude"), ("privacy", "mask")})
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,9 @@ def _lay_over(below: dict[str, Any], above: dict[str, Any], path: Path, origins:
                 below[name] = {}
             origins.setdefault(key, path)  # an empty table may be the mistake that is to be named
             _lay_over(below[name], value, path, origins, key)
+        elif key in ADDED_UP and isinstance(value, list) and isinstance(below.get(name), list):
+            below[name] = [*below[name], *(each for each in value if each not in below[name])]
+            origins[key] = path
         else:
             below[name] = value
             origins[key] = path

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, ValidationInfo
 
 from sessiond.config.exclusion import check_glob
+from sessiond.mask.own import too_slow
 from sessiond.paths import environment, expand
 from sessiond.units import (
     SIZE_HELP,
@@ -151,6 +152,8 @@ def _regex(value: object) -> str:
         raise ValueError(f"'{value}' is not a regular expression: {error}; see Python's re module") from None
     if empty:
         raise ValueError(f"'{value}' matches the empty text, so it would mask everywhere; make it match something")
+    if slow := too_slow(value):  # the daemon would stand still in the middle of a match
+        raise ValueError(f"'{value}' {slow}; let no repeat stand within another")
     return value
 
 

@@ -97,6 +97,11 @@ class Ingest:
         self._register.drop(path)
         self.known.pop(path, None)
 
+    def leave_alone(self, path: str) -> None:
+        """Its session was forgotten: nothing of it is remembered, and nothing more is read."""
+        self._register.leave_alone(path)
+        self.known.pop(path, None)
+
     def _read(self, source: Source) -> Chunk:
         depth = source.below.count("/")
         if source.state in (EXCLUDED, FOREIGN, FORGOTTEN):

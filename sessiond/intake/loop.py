@@ -22,6 +22,7 @@ from sessiond.intake import scan
 from sessiond.intake.inbox import Inbox, Lane
 from sessiond.intake.opened import NotRegular
 from sessiond.store import gone
+from sessiond.store.tombstones import Forgotten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 TICK_SECONDS = 0.5  # new homes are found by it, and people watch
 RETRY_SECONDS = 5.0
 LIVE_SECONDS = 60.0  # a file that was written so shortly before the start is no history
+PAUSES = ("user", "hard_cap", "keep_free", "store_full")  # of several reasons, the first here is the one told
 LOOK_AT_ALL_SECONDS = 3600.0  # a writer may keep size and mtime: once an hour every file's markers are compared
 
 
@@ -96,7 +98,7 @@ class IntakeLoop:
         self.history = History()
         self.last_sweep = LastSweep()
         self.vanished = 0
-        self.paused_by: str | None = None
+        self._pauses: dict[str, datetime | None] = {}  # why nothing is read, and until when; None: until `resume`
         self._folders = [(os.path.realpath(root.folder) + os.sep, root) for root in roots]
         self._waiting: dict[str, float] = {}  # live paths, since when they wait
         self._backfilling: dict[str, Seen] = {}  # history that waits for its turn, as it was when it was found
@@ -149,13 +151,30 @@ class IntakeLoop:
     def open_tickets(self) -> list[Ticket]:
         return list(self._tickets)
 
-    def pause(self, by: str | None) -> None:
-        """Read nothing more, for this reason; None: go on. Cursors stay where they are."""
-        self.paused_by = by
-        if by is None:
+    def pause(self, name: str, until: datetime | None = None) -> None:
+        """Begin reading nothing more, for this reason and until then. Cursors stay where they are."""
+        self._pauses[name] = until
+        self._going.clear()
+
+    def resume(self, name: str) -> None:
+        """This reason is over; reading goes on where there is no other."""
+        self._pauses.pop(name, None)
+        if not self._pauses:
             self._going.set()
-        else:
-            self._going.clear()
+
+    @property
+    def pauses(self) -> dict[str, datetime | None]:
+        return dict(self._pauses)
+
+    @property
+    def paused_by(self) -> str | None:
+        names = list(self._pauses)
+        return min(names, key=lambda name: (PAUSES.index(name) if name in PAUSES else len(PAUSES), name), default=None)
+
+    @property
+    def is_reading(self) -> bool:
+        """A chunk is under way: a pause that began meanwhile holds after it."""
+        return self._reading != ""
 
     @property
     def lag_seconds(self) -> float:
@@ -189,9 +208,15 @@ class IntakeLoop:
     def failed(self, path: str, error: Exception) -> None:
         """The writer could not store what was read of this file."""
         self._failed.append((path, error))
+        if isinstance(error, Forgotten):
+            return  # as it should be
         self._unstored.add(path)
         self._name_trouble(error)  # at once: whoever asked must not be told that all is well
         self.inbox.wake()
+
+    def leave_alone(self, paths: Iterable[str]) -> None:
+        """The sessions of these files were forgotten. The loop's own thread drops what it knows of them."""
+        self._failed.extend((path, Forgotten()) for path in paths)
 
     # --- the loop -------------------------------------------------------------------------------
 
@@ -223,7 +248,10 @@ class IntakeLoop:
         taken = self.inbox.take(timeout=max(0.0, min(self._next_tick - now, self._pace.wait(now))))
         if taken is not None:
             self._reading = taken[0]
-            self._read(*taken)
+            if not self._pauses:  # asked once more after `_reading` is set: whoever pauses looks at that
+                self._read(*taken)
+            else:
+                self.inbox.put_back(taken[0])
             self._reading = ""
 
     def _tick(self, now: float) -> None:
@@ -236,8 +264,9 @@ class IntakeLoop:
         for path in [path for path, at in self._retry.items() if at <= now]:
             del self._retry[path]
             self._put(path, Lane.LIVE)
-        if self.paused_by == "store_full" and now >= self._resume_at:
-            self.pause(None)
+        for name, until in self.pauses.items():
+            if (until is not None and until <= datetime.now(UTC)) or (name == "store_full" and now >= self._resume_at):
+                self.resume(name)
         self._report_health()
 
     def _report_health(self) -> None:
@@ -387,6 +416,9 @@ class IntakeLoop:
             self._unreadable[path] = errno.errorcode.get(error.errno or 0, "EIO")
 
     def _give_up(self, path: str, error: Exception, now: float) -> None:
+        if isinstance(error, Forgotten):
+            self._ingest.leave_alone(path)
+            return
         self._ingest.forget(path)
         self._retry[path] = now + RETRY_SECONDS
         if isinstance(error, apsw.FullError):

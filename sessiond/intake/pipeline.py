@@ -23,7 +23,7 @@ from sessiond.intake.scan import Pace, Root, Seen
 from sessiond.intake.watch import make_watch
 from sessiond.log.light import structlog
 from sessiond.mask import Masker
-from sessiond.model import utc
+from sessiond.model import parse_utc, utc
 from sessiond.paths import expand, user_home
 from sessiond.store import connect, counts, digests, sources, space
 from sessiond.store.connect import value
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from sessiond.trouble import Troubles
 
 KEPT_TICKETS = 64
+FOREVER = "forever"
+CHUNK_SECONDS = 2.0  # what one chunk takes to be read, at the most
 
 
 class Pipeline:
@@ -75,6 +77,7 @@ class Pipeline:
             wal_limit=self._wal_limit(),
         )
         self.loop = self._build()
+        self._take_up_pause()
 
     def _wal_limit(self) -> int:
         soft_cap = self._config.retention.caps(shutil.disk_usage(self._paths.store.parent).total).soft_cap
@@ -104,7 +107,7 @@ class Pipeline:
             raise SessiondError("store.path changed", hint="it takes a restart of the daemon")
         self.loop.stop()
         self.writer.drain()
-        tickets = self.loop.open_tickets
+        tickets, pauses = self.loop.open_tickets, self.loop.pauses
         before, self._config = self._config, config
         try:
             self.loop = self._build()
@@ -114,6 +117,8 @@ class Pipeline:
             raise
         finally:
             self.loop.adopt(tickets)
+            for name, until in pauses.items():
+                self.loop.pause(name, until)
             self.loop.start()
 
     @property
@@ -142,10 +147,57 @@ class Pipeline:
         )
         return Writer(path, on_commit=self._committed, on_failure=self._failed)
 
+    # --- pausing --------------------------------------------------------------------------------
+
+    def pause(self, name: str) -> None:
+        """Read nothing more, for this reason, until `resume`."""
+        self.loop.pause(name)
+
+    def resume(self, name: str) -> None:
+        self.loop.resume(name)
+
+    def pause_by_hand(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The user's own pause, until a time or "forever", across restarts. Once it returns nothing is read."""
+        until = params.get("until", FOREVER)
+        self.loop.pause("user", _until(until))
+        self.writer.call(lambda db: _keep_pause(db, until))
+        deadline = time.monotonic() + CHUNK_SECONDS
+        while self.loop.is_reading and time.monotonic() < deadline:
+            time.sleep(0.005)
+        return {"paused_by": self.loop.paused_by, "paused_until": until}
+
+    def unpause(self, _: dict[str, Any]) -> dict[str, Any]:
+        """End the user's own pause; `paused_by` says what else is in the way."""
+        was_paused = self.paused_until is not None
+        self.writer.call(lambda db: _keep_pause(db, None))
+        self.loop.resume("user")
+        return {"was_paused": was_paused, "paused_by": self.loop.paused_by}
+
+    @property
+    def paused_until(self) -> str | None:
+        """Until when the user has paused, as ISO-8601 or "forever"; None where he has not."""
+        pauses = self.loop.pauses
+        if "user" not in pauses:
+            return None
+        until = pauses["user"]
+        return FOREVER if until is None else utc(until)
+
+    def _take_up_pause(self) -> None:
+        """The user's pause of an earlier run, unless its time is over."""
+        text = value(self._db, "SELECT value FROM _meta WHERE name = 'paused_until'")
+        until = None if text is None else _until(text)
+        if text is not None and (until is None or until > datetime.now(UTC)):
+            self.loop.pause("user", until)
+
+    def leave_alone(self, paths: list[str]) -> None:
+        """The sessions of these files were forgotten."""
+        self.loop.leave_alone(paths)
+
     # --- asking ---------------------------------------------------------------------------------
 
     def ask(self) -> dict[str, Any]:
         """Sweep now; `asked` tells when all that was found is stored and searchable."""
+        self._refuse_while_paused()
         number = max(self._tickets, default=0) + 1
         self._tickets[number] = (self.loop.ask(), self._totals(), time.monotonic())
         while len(self._tickets) > KEPT_TICKETS:
@@ -160,6 +212,7 @@ class Pipeline:
         if ticket.is_stored and ticket.position is None:
             ticket.position = self._newest_position()
         if ticket.position is None or self.search.position < ticket.position:
+            self._refuse_while_paused()
             return {"done": False, "history": self.history()}
         after = self._totals()
         return {
@@ -175,6 +228,16 @@ class Pipeline:
             "degraded": self._troubles.listing(),
             "as_of": utc(datetime.now(UTC)),
         }
+
+    def _refuse_while_paused(self) -> None:
+        """A promise that cannot be kept is not made; a full disk alone is tried again all the time."""
+        by = self.loop.paused_by
+        if by == "user":
+            until = self.paused_until
+            when = "" if until in (None, FOREVER) else f" until {until}"
+            raise SessiondError(f"sessiond is paused by you{when}: nothing is taken in", hint="sessiond unpause")
+        if by not in (None, "store_full"):
+            raise SessiondError(f"sessiond is paused ({by}): nothing is taken in", hint="sessiond status says why")
 
     def run_once(self, on_progress: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
         """One sweep to its end, then what it came to."""
@@ -282,3 +345,14 @@ class Pipeline:
 
     def _search_trouble(self, name: str, detail: str | None) -> None:
         self._troubles.report(name, detail, "it mends itself; sessiond status shows when it is done")
+
+
+def _until(text: str) -> datetime | None:
+    return None if text == FOREVER else parse_utc(text)
+
+
+def _keep_pause(db: apsw.Connection, until: str | None) -> None:
+    if until is None:
+        db.execute("DELETE FROM _meta WHERE name = 'paused_until'")
+    else:
+        db.execute("INSERT OR REPLACE INTO _meta VALUES ('paused_until', ?)", (until,))

@@ -15,7 +15,7 @@ from sessiond.intake.content import Compressed, Content, Plain
 from sessiond.intake.opened import opened
 from sessiond.intake.repo import find_repo
 from sessiond.model import Checkpoint, Fact, Line
-from sessiond.store import sources
+from sessiond.store import sources, tombstones
 from sessiond.store.connect import rows
 from sessiond.store.sources import EXCLUDED, FOREIGN, FORGOTTEN, GONE, LIVE, Source
 
@@ -57,6 +57,7 @@ class Register:
         self._limits = limits
         self._kept: OrderedDict[str, Source] = OrderedDict()
         self.awaiting: set[str] = set()  # paths that only another file can decide on
+        self._left_alone: set[str] = set()  # files of forgotten sessions: their paths are nowhere else
         self._wanted = roots
         self._roots = [(os.path.realpath(root.folder) + os.sep, root) for root in roots]
 
@@ -79,6 +80,8 @@ class Register:
         if kept is not None:
             self._kept.move_to_end(path)
             return None if self._is_relieved(kept) else self._with_head(Registered(kept, []))
+        if path in self._left_alone or tombstones.is_path_forgotten(self._db, path):
+            return None
         found = self._known(path) or self._new(path)
         if found is not None:
             self._keep(found.source)
@@ -87,6 +90,11 @@ class Register:
     def drop(self, path: str) -> None:
         """Forget what is remembered of this path; the store knows better now."""
         self._kept.pop(path, None)
+
+    def leave_alone(self, path: str) -> None:
+        """It is a file of a forgotten session: there is nothing to read in it, now or later."""
+        self.drop(path)
+        self._left_alone.add(path)
 
     def _keep(self, source: Source) -> None:
         self._kept[source.path] = source
@@ -233,6 +241,8 @@ class Register:
             return None  # the first line is still being written; a file rewritten whole may do without a newline
         if claim is not None and self._has_the_real_one(path, root.flavor, claim):
             claim = None
+        if self._is_forgotten(root.flavor, below, claim):
+            return None
         if claim is None:
             source.state = FOREIGN
             return Registered(source, []), stat
@@ -249,6 +259,11 @@ class Register:
         is_told_here = claim.cwd is not None and not claim.cwd_in_records
         facts = [Fact("cwd", claim.cwd or "", rank=8, first=True)] if is_told_here else []
         return Registered(source, facts), stat
+
+    def _is_forgotten(self, flavor: str, below: str, claim: Claim | None) -> bool:
+        """Wherever it lies. A file that nobody claims goes with the session that a folder above it is named after."""
+        names = below.split("/") if claim is None else [claim.session_id]
+        return tombstones.is_any_forgotten(self._db, [f"{flavor}:{_as_text(name)}" for name in names])
 
     def _read_cwd(self, path: str) -> str | None:
         path = os.path.normpath(path)

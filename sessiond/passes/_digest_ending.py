@@ -31,8 +31,7 @@ class State(StrEnum):
 
     NOTHING = "nothing"
     PROMPT = "prompt"
-    CALL = "call"
-    RESULT = "result"
+    WORK = "work"  # a call, or the result of one
     ANSWER = "answer"
     COMPLETED = "completed"  # the agent itself marks the turn as ended
     ERROR = "error"
@@ -58,8 +57,8 @@ class Ending:
     def _forget(self) -> None:
         digest, memory = self._digest, self._memory
         digest.first_prompt = digest.last_prompt = digest.last_answer = None
-        memory.state, memory.state_seq = State.NOTHING, 0
-        memory.prompt_seq = memory.answer_seq = memory.failed_test_seq = 0
+        memory.state, memory.state_seq = State.NOTHING.value, 0
+        memory.prompt_seq = memory.answer_seq = memory.completed_seq = memory.failed_test_seq = 0
         memory.is_turn_open = False
 
     def goes_on(self, step: Step, settled: Settled | None, *, is_call: bool) -> None:
@@ -67,10 +66,8 @@ class Ending:
         kind = step.kind
         if settled is not None and settled.test == FAILED:
             self._memory.failed_test_seq = step.seq
-        if is_call:
-            self._is(State.CALL if settled is None else State.RESULT, step)
-        elif kind is Kind.TOOL_RESULT:
-            self._is(State.RESULT, step)
+        if is_call or kind is Kind.TOOL_RESULT:
+            self._is(State.WORK, step)
         elif kind is Kind.USER_MSG:
             self._asked(step)
         elif kind is Kind.HUMAN_INTERVENTION:
@@ -81,7 +78,7 @@ class Ending:
             self._ended(step)
 
     def _is(self, state: State, step: Step) -> None:
-        self._memory.state, self._memory.state_seq = state, step.seq
+        self._memory.state, self._memory.state_seq = state.value, step.seq
 
     def _asked(self, step: Step) -> None:
         self._is(State.PROMPT, step)
@@ -118,6 +115,7 @@ class Ending:
             # Some mark the end of a turn that an error ended, too; no answer came of it.
             if memory.state != State.ERROR:
                 self._is(State.COMPLETED, step)
+                memory.completed_seq = step.seq
         elif kind is Kind.ERROR:
             # What fails after a turn has ended, such as a hook, does not undo what came of the turn.
             if memory.state != State.COMPLETED or memory.is_turn_open:

@@ -102,11 +102,8 @@ class Errors:
         """The call whose success will show that this error is gone; None: no call can show it."""
         known = self._memory.errors[self._places[name]]
         known["key"], known["is_test"] = call_key, is_test
-        waiting = self._memory.unrecovered
-        if call_key is None and name in waiting:
-            waiting.remove(name)
-        elif call_key is not None and name not in waiting:
-            waiting.append(name)
+        if name not in self._memory.unrecovered:
+            self._memory.unrecovered.append(name)
 
     def last_seq(self, name: str) -> int:
         return self._digest.error_snippets[self._places[name]]["last_seq"]

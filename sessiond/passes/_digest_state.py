@@ -155,6 +155,7 @@ class Memory:
     state_seq: int = 0
     prompt_seq: int = 0
     answer_seq: int = 0
+    completed_seq: int = 0
     is_turn_open: bool = False
     failed_test_seq: int = 0
     # what was done, on any chain
@@ -234,7 +235,7 @@ class Digest:
         return cls(**{**_known(cls, value), "fold": memory})
 
     def copy(self) -> Self:
-        return self.from_dict(self.to_dict())
+        return type(self)(**_fields(self), fold=Memory(**_fields(self.fold)))
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from what was kept of it.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -112,9 +113,9 @@ class Analyzer:
             digest = fold(digest, some, fingerprint=_fingerprint, mask=self._mask)
             report.events += len(some)
         quiet_at = parse_utc(due.active_at) + pace.outcome_after
-        stated = None if due.stated is None else Verdict(Outcome(due.stated[0]), "stated", due.stated[1])
-        found = verdict(digest, stated=stated, is_quiet=quiet_at <= now)
-        is_told = stated is not None or quiet_at <= now
+        found = _verdict(due, digest, is_quiet=quiet_at <= now)
+        is_told = found.outcome is not Outcome.UNKNOWN or (quiet_at <= now and due.pid is None)
+        look_again_at = max(quiet_at, now + pace.outcome_after) if quiet_at <= now else quiet_at
         partial = LOST_PART if due.refold == BEYOND_REFOLD else digest.partial
         digest = finish(
             digest,
@@ -132,7 +133,7 @@ class Analyzer:
             outcome=found.outcome,
             basis=found.basis,
             reason=found.reason,
-            outcome_due_at=None if is_told else utc(quiet_at),
+            outcome_due_at=None if is_told else utc(look_again_at),
             has_new_errors=bool(due.refold) or data["error_snippets"] != before,
         )
 
@@ -147,6 +148,27 @@ class Analyzer:
                 # By when it was stored: what is being read right now goes on, however old its times are.
                 is_final = (each.due.stored_at or "") <= quiet_before
                 report.frames_merged += merge_frames(db, self._writer, each.due.row, is_final=is_final)
+
+
+def _verdict(due: Due, digest: Digest, *, is_quiet: bool) -> Verdict:
+    stated = None if due.stated is None else Verdict(Outcome(due.stated[0]), "stated", due.stated[1])
+    is_open = stated is not None and stated.outcome is Outcome.UNKNOWN
+    if is_open and is_quiet and due.pid is not None and not _is_alive(due.pid):
+        return Verdict(
+            Outcome.ABANDONED, "terminal", f"its process ({due.pid}) is gone, and it never said how it ended"
+        )
+    return verdict(digest, stated=stated, is_quiet=is_quiet, is_sub_agent=due.is_sidechain)
+
+
+def _is_alive(pid: str) -> bool:
+    """Of a process of this machine: the agents' files lie here. One that cannot be told counts as alive."""
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, ValueError, OverflowError):
+        return True
+    return True
 
 
 def _fingerprint(text: str, tool: str | None) -> Fingerprint | None:

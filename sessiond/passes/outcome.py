@@ -28,21 +28,26 @@ class Verdict:
     reason: str | None
 
 
-def verdict(digest: Digest, *, stated: Verdict | None, is_quiet: bool) -> Verdict:
-    """The outcome, its basis and its reason; of a session that is not quiet yet only what the agent itself states."""
+def verdict(digest: Digest, *, stated: Verdict | None, is_quiet: bool, is_sub_agent: bool = False) -> Verdict:
+    """The outcome, its basis and its reason; of a session that is not quiet yet only what the agent itself states.
+
+    `is_sub_agent`: the session is one, so that its side chain is all there ever is of it.
+    """
     if stated is not None:
         return stated
     if not is_quiet:
         return Verdict(Outcome.UNKNOWN, None, "still going on")
     state = State(digest.fold.state)
     if state is State.NOTHING:
-        return _terminal(Outcome.UNKNOWN, "nothing was ever asked")
+        return Verdict(Outcome.UNKNOWN, None, "nothing was ever asked")
+    if not digest.fold.has_main and not is_sub_agent:
+        return Verdict(Outcome.UNKNOWN, None, "only what its sub-agents did is here")
     if state is State.ERROR:
         return _terminal(Outcome.FAIL, "ended on an error")
     left = _left_unfinished(digest, state)
     if left is not None:
         return _terminal(Outcome.ABANDONED, left)
-    return _in_the_middle(digest) if state in (State.CALL, State.RESULT) else _after_a_turn(digest, state)
+    return _in_the_middle(digest) if state is State.WORK else _after_a_turn(digest, state)
 
 
 def _terminal(outcome: Outcome, reason: str) -> Verdict:
@@ -57,7 +62,7 @@ def _left_unfinished(digest: Digest, state: State) -> str | None:
         return "interrupted by a person"
     if state is State.STOPPED:
         return "the turn was stopped before its end"
-    if state in (State.CALL, State.RESULT):
+    if state is State.WORK:
         return _open_call(digest)
     return None
 
@@ -76,6 +81,8 @@ def _in_the_middle(digest: Digest) -> Verdict:
     memory = digest.fold
     if memory.failed_test_seq > memory.prompt_seq:
         return _terminal(Outcome.FAIL, "ended on a failing test run")
+    if memory.completed_seq > memory.prompt_seq:  # the agent had marked the turn as ended; what it began then came back
+        return _after_a_turn(digest, State.COMPLETED)
     evidence = _evidence(digest, since=memory.prompt_seq)
     if evidence:
         return Verdict(Outcome.SUCCESS, EVIDENCE, "; ".join(evidence))

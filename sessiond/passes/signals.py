@@ -20,6 +20,7 @@ RECOVERY = "recovery"
 REPEATED_TIMES = 3
 # Of one kind in one session: the first few tell the story, and the error snippets have the rest.
 EACH = 5
+_DETAIL_CHARS = 500
 _CALLS = (Kind.TOOL_CALL, Kind.EDIT, Kind.TEST_RUN)
 
 
@@ -33,7 +34,8 @@ def signals(digest: Digest) -> list[Signal]:
 
 def _signal(name: str, seqs: list[int], detail: str, fingerprint: str | None = None) -> Signal:
     evidence = sorted(set(seqs))[:EVIDENCE]
-    return Signal(signal=name, seqs=evidence, detail=detail, fingerprint=fingerprint)
+    words = detail if len(detail) <= _DETAIL_CHARS else detail[: _DETAIL_CHARS - 1] + "…"
+    return Signal(signal=name, seqs=evidence, detail=words, fingerprint=fingerprint)
 
 
 def _storms(digest: Digest) -> Iterator[Signal]:
@@ -82,7 +84,6 @@ def _clean_pass(digest: Digest) -> list[Signal]:
     calls = sum(digest.kinds.get(kind, 0) for kind in _CALLS)
     went_wrong = (
         digest.error_snippets
-        or digest.errors_more
         or digest.retries
         or digest.tests["failed"]
         or digest.kinds.get(Kind.ERROR)

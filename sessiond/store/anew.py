@@ -9,7 +9,6 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
-import apsw
 import orjson
 
 from sessiond.store import evict, session_row, sources
@@ -18,85 +17,15 @@ from sessiond.store.connect import rows, value
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import apsw
+
     from sessiond.model import Carry
+    from sessiond.store.recorded import Recorded
     from sessiond.store.session_row import SessionRow
     from sessiond.store.sources import Source
 
 PATH_RANK = 8  # of what intake itself states about a session, from its path
-KEYS = 20_000  # read at a time: no read of the store lasts long
-UNINDEXED = 10_000
-NOWHERE = 2**62  # sorts after every seq
-
-
-class Recorded:
-    """The order in which sessions were stored, by the names and places of their events.
-
-    Too much for memory, and of no use afterwards: it is in a private database of its own, which has no name.
-    """
-
-    def __init__(self, db: apsw.Connection, session_rows: Sequence[int]) -> None:
-        self._db = apsw.Connection("")
-        self._db.execute(_RECORDED)
-        wanted = orjson.dumps(list(session_rows)).decode()
-        at = (-(2**63), -(2**63))
-        insert = "INSERT OR IGNORE INTO name VALUES (?, ?, ?, ?)"
-        while some := rows(db, _KEYS, (*at, KEYS)):
-            at = some[-1][:2]
-            self._db.execute("BEGIN")
-            self._db.executemany(insert, [row[2:] for row in some])
-            self._db.execute("DELETE FROM name WHERE session_id NOT IN (SELECT value FROM json_each(?))", (wanted,))
-            self._db.execute("COMMIT")
-
-    def close(self) -> None:
-        self._db.close()
-
-    def hashes(self, row: int) -> list[tuple[int]]:
-        return rows(self._db, "SELECT hash FROM name WHERE session_id = ?", (row,))
-
-    def events_of(self, row: int, source_ids: Sequence[int]) -> list[int]:
-        """The names of events that were made by these sources."""
-        query = "SELECT hash FROM name WHERE session_id = ? AND seq IS NOT NULL AND source_id = ? ORDER BY hash"
-        return [hash_ for source_id in source_ids for (hash_,) in rows(self._db, query, (row, source_id))]
-
-    def note_places(self, db: apsw.Connection, row: int) -> None:
-        """Before its events are deleted: where each stands."""
-        self._db.execute("DELETE FROM place")
-        query = "SELECT generation_id, start, min(seq) FROM _event WHERE session_id = ? GROUP BY 1, 2"
-        self._db.executemany("INSERT INTO place VALUES (?, ?, ?)", db.execute(query, (row,)))
-
-    def at_place(self, generation_id: int, start: int) -> int | None:
-        found = value(self._db, "SELECT seq FROM place WHERE generation_id = ? AND start = ?", (generation_id, start))
-        return None if found is None else int(found)
-
-    def first_in(self, generation_ids: Sequence[int]) -> int | None:
-        """The first event in the first of these generations that has any."""
-        for generation_id in generation_ids:
-            query = "SELECT seq FROM place WHERE generation_id = ? ORDER BY start LIMIT 1"
-            found = value(self._db, query, (generation_id,))
-            if found is not None:
-                return int(found)
-        return None
-
-    def after(self, generation_id: int) -> int:
-        """Where a file without events goes: before the next one that was begun after it and has some."""
-        query = "SELECT seq FROM place WHERE generation_id > ? ORDER BY generation_id, start LIMIT 1"
-        found = value(self._db, query, (generation_id,))
-        return NOWHERE if found is None else int(found)
-
-    def named(self, row: int, hash_: int) -> int | None:
-        found = value(self._db, "SELECT seq FROM name WHERE session_id = ? AND hash = ?", (row, hash_))
-        return None if found is None else int(found)
-
-
-_RECORDED = """
-CREATE TABLE name (
-    session_id INTEGER, hash INTEGER, source_id INTEGER, seq INTEGER, PRIMARY KEY (session_id, hash)
-) WITHOUT ROWID;
-CREATE TABLE place (generation_id INTEGER, start INTEGER, seq INTEGER, PRIMARY KEY (generation_id, start)) WITHOUT ROWID;
-"""
-_KEYS = """
-SELECT hash, scope, session_id, hash, source_id, seq FROM _key WHERE (hash, scope) > (?, ?) ORDER BY hash, scope LIMIT ?
-"""
+UNINDEXED = 10_000  # events that one entry of the outbox names
 
 
 class Kept(NamedTuple):
@@ -192,9 +121,9 @@ UPDATE _source SET carry = :carry, adapter_version = :version
 """
 
 
-def save_carry(db: apsw.Connection, source: Source, carry: Carry, version: int) -> None:
+def save_carry(db: apsw.Connection, source: Source, generation_id: int, carry: Carry, version: int) -> None:
     """Reading goes on with this, if it was derived from all that was read."""
-    bound = {"id": source.id, "generation": source.generation_id, "carry": orjson.dumps(carry), "version": version}
+    bound = {"id": source.id, "generation": generation_id, "carry": orjson.dumps(carry), "version": version}
     db.execute(_CARRY, bound)
 
 
@@ -261,20 +190,23 @@ def has_older_versions(db: apsw.Connection, row: int) -> bool:
     return value(db, _OLDER_VERSIONS, (row,)) is not None
 
 
+# As it can be seen: who owns the last copied record, not which of its names; a sum on an event that is there.
 _TOLD = (
     """
     SELECT seq, generation_id, start, length, block, ts, kind, role, tool, summary, parent_seq, is_sidechain, is_error,
            is_turn, detail FROM _event WHERE session_id = ? ORDER BY seq
     """,
     """
-    SELECT hash, scope, source_id, seq, ts, model, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens,
-           reasoning_tokens, duration_ms FROM _usage WHERE session_id = ? ORDER BY hash, scope
+    SELECT hash, scope, source_id, (SELECT seq FROM _event WHERE session_id = u.session_id AND seq = u.seq), ts, model,
+           input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, duration_ms
+      FROM _usage AS u WHERE session_id = ? ORDER BY hash, scope
     """,
     "SELECT name, rank, value FROM _fact WHERE session_id = ? ORDER BY name",
     "SELECT seq, path FROM _file WHERE session_id = ? ORDER BY seq, path",
     """
-    SELECT title, cwd, repo, domain, git_branch, model, task_ref, parent, fork_hash, started_at, ended_at, events, turns,
-           retries FROM _session WHERE id = ?
+    SELECT s.title, s.cwd, s.repo, s.domain, s.git_branch, s.model, s.task_ref, v.parent_uid, s.started_at, s.ended_at,
+           s.events, s.turns, s.retries
+      FROM _session AS s JOIN sessions AS v ON v.session_uid = s.uid WHERE s.id = ?
     """,
 )
 

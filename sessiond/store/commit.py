@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from sessiond.model import Carry, Chunk, Event, Fact, Link, Patch, Record, Reject, Unknown, Usage, utc
-from sessiond.store import archive, facts, gone, relief, session_row, sources
+from sessiond.store import archive, facts, gone, relief, session_row, sources, tombstones
 from sessiond.store.connect import value
 from sessiond.store.keys import root_of
 from sessiond.store.resolve import Place, Resolver, Tally
@@ -83,6 +83,7 @@ def commit_chunk(db: apsw.Connection, batch: Batch, counts: Counts, now: datetim
     source, at = batch.source, utc(now)
     if source.is_broken:
         raise sources.Gap(f"source {source.id}: a chunk before this one was not stored")
+    tombstones.refuse(db, source, batch.parsed)
     batch.roll_forward()
     taken_back = _place_source(db, batch, counts, at)
     _write_bytes(db, batch)

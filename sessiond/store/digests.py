@@ -41,6 +41,7 @@ class Due:
     alterations: int
     revision: int
     stated: tuple[str, str | None] | None  # outcome and reason, where the agent says so itself
+    pid: str | None  # of the process that runs it, where the agent says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,11 @@ class Distilled:
 
 
 _DUE = """
-SELECT s.id, s.uid, s.title, s.active_at, s.stored_at, s.is_sidechain, s.next_seq - 1, s.digested_seq, s.evicted_seq, s.refold, s.alterations,
-       s.revision, (SELECT value FROM _fact WHERE session_id = s.id AND name = 'outcome'),
-       (SELECT value FROM _fact WHERE session_id = s.id AND name = 'outcome_reason')
+SELECT s.id, s.uid, s.title, s.active_at, s.stored_at, s.is_sidechain, s.next_seq - 1, s.digested_seq,
+       s.evicted_seq, s.refold, s.alterations, s.revision,
+       (SELECT value FROM _fact WHERE session_id = s.id AND name = 'outcome'),
+       (SELECT value FROM _fact WHERE session_id = s.id AND name = 'outcome_reason'),
+       (SELECT nullif(value, 'none') FROM _fact WHERE session_id = s.id AND name = 'running_pid')
   FROM _session AS s
 """
 
@@ -88,7 +91,7 @@ def one(db: apsw.Connection, row: int) -> Due | None:
 
 
 def _due(row: tuple[Any, ...]) -> Due:
-    id_, uid, title, active_at, stored_at, is_side, *numbers, outcome, reason = row
+    id_, uid, title, active_at, stored_at, is_side, *numbers, outcome, reason, pid = row
     last_seq, digested_seq, evicted_seq, refold, alterations, revision = numbers
     return Due(
         row=id_,
@@ -104,6 +107,7 @@ def _due(row: tuple[Any, ...]) -> Due:
         alterations=alterations,
         revision=revision,
         stated=None if outcome is None else (outcome, reason),
+        pid=pid,
     )
 
 

@@ -91,9 +91,13 @@ class SearchIndex:
             fts.give_back(db, lambda: self._stopping)
             done.set()
 
+        self.ask(run)
+        return done.wait(timeout)
+
+    def ask(self, run: Callable[[apsw.Connection], None]) -> None:
+        """Have this done on the index's own thread and connection, between two entries."""
         self._asked.append(run)
         self.wake()
-        return done.wait(timeout)
 
     # --- the thread -----------------------------------------------------------------------------
 

@@ -95,9 +95,7 @@ class Story:
         return fold(EMPTY, self.steps, fingerprint=first_line_print, **options)
 
     def verdict(self) -> Verdict:
-        return verdict(self.digest(), stated=None, is_quiet=True)
+        return verdict(self.digest(), stated=None, is_quiet=True, is_sub_agent=self.is_sidechain)
 
     def finished(self) -> Digest:
-        digest = self.digest()
-        outcome = verdict(digest, stated=None, is_quiet=True)
-        return finish(digest, title="a title", models=["model-a"], outcome=outcome)
+        return finish(self.digest(), title="a title", models=["model-a"], outcome=self.verdict())

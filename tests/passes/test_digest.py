@@ -130,6 +130,11 @@ def crowded_story() -> Story:
         story.add(Kind.DECISION, f"plan {number}")
         story.tested("1 failed" if number % 2 else "1 passed")
         story.intervention("denied", parent_seq=number)
+        story.result(10_000 + number, "for a call that never comes")
+    for _ in range(10):
+        for _ in range(10):
+            story.ran("make", "boom", fails=True)
+        story.ran("ls")
     return story
 
 
@@ -145,11 +150,18 @@ def test_lists_keep_the_first_and_count_the_rest():
     assert (len(digest.decisions), digest.decisions_more) == (state.DECISIONS, 300 - state.DECISIONS)
     assert len(digest.human_interventions["items"]) == state.INTERVENTIONS
     assert digest.human_interventions["count"] == 300
-    assert len(digest.open_calls) == len(digest.fold.calls) == state.OPEN_CALLS
+    assert len(digest.fold.storms) == 5
+    assert len(digest.open_calls) == len(digest.fold.calls) == state.OPEN_CALLS - 1  # the last one came back
     assert digest.open_calls_more > 0
     assert digest.open_calls[-1]["summary"] == "open 299"
-    assert sum(tool["calls"] for tool in digest.tools.values()) + digest.tools_more == 300 * 4
-    assert sum(command["count"] for command in digest.commands) + digest.commands_more == 600
+    assert sum(tool["calls"] for tool in digest.tools.values()) + digest.tools_more == 300 * 4 + 110
+    memory = digest.fold
+    assert len(memory.recent) <= state.ACTIONS
+    assert len(memory.unfollowed) <= state.ERRORS
+    assert len(memory.unrecovered) <= state.ERRORS
+    assert all(len(each["seqs"]) <= state.EVIDENCE for each in memory.errors)
+    assert 0 < len(memory.early) <= 64
+    assert sum(command["count"] for command in digest.commands) + digest.commands_more == 600 + 110
 
 
 def test_one_monstrous_event_is_cut():
@@ -165,14 +177,26 @@ def test_one_monstrous_event_is_cut():
             is_turn=True,
             files=tuple(f"/{megabyte[:3000]}/{number}" for number in range(3_000)),
         )
+    for number in range(30):
+        paths = tuple(f"/{number}/{megabyte[:500]}/{each}" for each in range(5))
+        story.call("open", tool="Edit", kind=Kind.EDIT, files=paths)
     files = story.call("edit", tool="Edit", kind=Kind.EDIT, files=tuple(f"/w/{number}" for number in range(10_000)))
     story.result(files)
     digest = story.finished()
     assert len(digest.files) == state.FILES
     assert digest.files_more >= 10_000 - state.FILES
     assert len(orjson.dumps(digest.to_dict())) < 400_000
+    assert sum(len(path) for call in digest.fold.calls for path in call["files"]) <= 1_000 * len(digest.fold.calls)
     for text in strings(digest.to_dict()):
         assert len(text) <= state.SAID_CHARS
+
+
+def test_an_error_that_never_ends_is_remembered_once():
+    story = Story()
+    for _ in range(200):
+        story.ran("make", "boom", fails=True)
+    memory = story.digest().fold
+    assert (len(memory.unfollowed), len(memory.unrecovered), len(memory.run_seqs)) == (1, 1, state.EVIDENCE)
 
 
 def test_a_digest_stops_growing():
@@ -458,6 +482,24 @@ def test_work_that_is_logged_when_finished_has_no_results():
     assert [each["tool"] for each in digest.error_snippets] == ["tdd", "debug"]
 
 
+def test_finished_work_that_failed_may_have_done_some_of_it():
+    story = Story()
+    story.call("tdd/green", tool="tdd")
+    at = {"parent_seq": 1, "ts": story.steps[0].ts}
+    story.call("cart.py", tool="tdd", kind=Kind.EDIT, files=("cart.py",), **at)
+    story.error("tdd/green: gave up", **at)
+    digest = story.digest()
+    assert digest.files == [{"path": "cart.py", "edits": 1}]
+    assert digest.tools["tdd"] == {"calls": 2, "errors": 1}
+
+
+def test_an_error_at_another_time_is_not_the_end_of_a_call():
+    story = Story()
+    call = story.call("make")
+    story.error("hook failed", parent_seq=call)
+    assert [each["seq"] for each in story.digest().open_calls] == [call]
+
+
 def test_where_results_are_written_an_error_beside_a_call_does_not_end_it():
     story = Story()
     story.ran("ls")
@@ -563,6 +605,14 @@ def test_recovered_by_is_the_same_command_going_well_and_what_was_done_until_the
     assert recovered["seq"] == again
     assert [each["summary"] for each in recovered["actions"]] == ["/w/a.c", "make clean"]
     assert recovered["actions"][0] == {"seq": edited, "kind": "edit", "tool": "Edit", "summary": "/w/a.c"}
+
+
+def test_a_success_that_had_begun_before_the_error_is_no_recovery():
+    story = Story()
+    slow, quick = story.call("make"), story.call("make")
+    story.result(quick, "boom", is_error=True)
+    story.result(slow)
+    assert story.digest().error_snippets[0]["recovered_by"] is None
 
 
 def test_of_what_was_done_the_last_few_are_kept():

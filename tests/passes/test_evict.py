@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sessiond.store.connect import rows, value
 from lab import Lab, append, user_line
+from sessiond.store.connect import rows, value
 
 MIB = 2**20
 

@@ -229,6 +229,11 @@ def test_an_error_in_a_new_turn_counts_although_the_one_before_had_ended():
     story.prompt("more")
     story.error()
     assert ends(story)[0] == "fail"
+    story = asked()
+    story.completion()
+    story.lifecycle("turn started")
+    story.error()
+    assert ends(story)[0] == "fail"
 
 
 def test_a_failing_test_outlives_the_answer_after_it():
@@ -290,6 +295,14 @@ def test_one_of_two_calls_that_never_came_back_is_abandoned():
     assert ends(story)[0] == "success"
 
 
+def test_a_call_left_open_before_the_last_prompt_is_not_what_the_session_ended_on():
+    story = asked()
+    story.call("sleep 60")
+    story.prompt("never mind, run the tests")
+    story.tested()
+    assert ends(story)[0] == "success"
+
+
 def test_an_interruption_is_abandoned():
     story = asked()
     story.answer()
@@ -338,6 +351,15 @@ def test_good_tests_of_an_earlier_turn_say_nothing_of_a_turn_that_broke_off():
     assert ends(story)[0] == "abandoned"
 
 
+def test_nor_do_bad_ones():
+    story = asked()
+    story.tested("1 failed", fails=True)
+    story.answer("that is why")
+    story.prompt("thanks; now something else")
+    story.ran("cat app.py")
+    assert ends(story)[0] == "abandoned"
+
+
 def test_a_turn_that_was_begun_and_never_ended_is_abandoned():
     story = Story()
     story.lifecycle("turn started")
@@ -361,7 +383,7 @@ def test_a_turn_that_the_client_stopped_is_abandoned():
 
 
 def test_a_session_that_was_never_asked_anything_is_unknown():
-    assert ends(Story()) == ("unknown", "terminal", "nothing was ever asked")
+    assert ends(Story()) == ("unknown", None, "nothing was ever asked")
     story = Story()
     story.lifecycle("session started")
     story.add(Kind.DECISION, "permission mode: ask -> all", role=Role.USER)
@@ -380,7 +402,27 @@ def test_a_sub_agent_inside_a_session_does_not_decide_its_end():
     story.tested("1 failed", fails=True, is_sidechain=True)
     story.answer("all good")
     story.error(is_sidechain=True)
+    assert ends(story)[:2] == ("success", "terminal")
+    story.tested()
+    assert ends(story)[:2] == ("success", "evidence")
+
+
+def test_a_call_that_a_sub_agent_left_open_is_not_the_sessions():
+    story = asked()
+    task = story.call("explore", tool="Task")
+    story.call("grep", is_sidechain=True)
+    story.result(task, "explored")
+    story.tested()
     assert ends(story)[0] == "success"
+
+
+def test_a_session_of_which_only_sub_agents_are_here_was_never_asked_itself():
+    story = Story(is_sidechain=True)
+    story.prompt("count the files")
+    story.answer("seven")
+    assert verdict(story.digest(), stated=None, is_quiet=True) == Verdict(
+        Outcome.UNKNOWN, None, "only what its sub-agents did is here"
+    )
 
 
 def test_a_session_that_is_all_sub_agent_ends_like_any_other():

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from lab import FIXTURES, Lab, append, user_line
 from sessiond.store import evict
 from sessiond.store.connect import rows, value
-from lab import FIXTURES, Lab, append, user_line
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 ANY_AGE = "~"

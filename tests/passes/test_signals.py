@@ -83,6 +83,15 @@ def test_many_retries_in_a_short_time_are_a_storm():
     assert storm["seqs"] == [1, 2, 3, 4, 5]
 
 
+def test_retries_that_begin_anew_are_another_storm():
+    story = Story()
+    for _ in range(2):
+        story.add(Kind.RETRY, "429, attempt", after_s=STORM_WINDOW_MS)
+        for _ in range(STORM_RETRIES - 1):
+            story.add(Kind.RETRY, "429, attempt")
+    assert [each["seqs"][0] for each in raised(story, "retry_storm")] == [1, 1 + STORM_RETRIES]
+
+
 def test_as_many_over_a_long_time_are_none():
     story = Story()
     gap_s = STORM_WINDOW_MS / 1000 / (STORM_RETRIES - 1) + 1
@@ -201,7 +210,8 @@ def test_anything_that_went_wrong_is_in_the_way_of_a_clean_pass():
 
     assert spoil(lambda story: story.ran("cat x", "no such file", fails=True)) == []
     assert spoil(lambda story: story.ran("cat x", "", fails=True)) == []  # an error without a word has no fingerprint
-    assert spoil(lambda story: story.error()) == []
+    assert spoil(lambda story: story.error("")) == []
+    assert spoil(lambda story: (story.tested("", fails=True, tool=None), story.tested())) == []
     assert spoil(lambda story: story.add(Kind.RETRY, "attempt 2")) == []
     assert spoil(lambda story: story.intervention("! git status")) == []
     assert spoil(lambda story: story.call("sleep 9")) == []
