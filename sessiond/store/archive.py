@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from sessiond.store.connect import rows, value
+from sessiond.store.connect import rows
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -58,7 +58,7 @@ def frames_of(chunk: Chunk) -> list[Frame]:
 def read(db: apsw.Connection, generation_id: int, start: int, length: int) -> bytes:
     """Exactly these bytes of this generation; Missing if any of them is not there."""
     stop = start + length
-    pieces = [data[max(start - at, 0) : stop - at] for at, data in _frames(db, generation_id, start, stop)]
+    pieces = [data[: stop - at] for at, data in _frames(db, generation_id, start, stop)]
     found = b"".join(pieces)
     if len(found) != length:
         raise Missing(f"bytes {start}..{stop} are not in the archive")
@@ -83,21 +83,26 @@ def strings(record: Any) -> Iterator[str]:
             waiting += each
 
 
-_FIRST = "SELECT ifnull(max(start), 0) FROM _frame WHERE generation_id = ? AND start <= ?"
-_NEXT = "SELECT start, stop, codec, data FROM _frame WHERE generation_id = ? AND start >= ? ORDER BY start LIMIT 1"
+_AT = "SELECT start, stop, codec, data FROM _frame WHERE generation_id = ? AND start <= ? ORDER BY start DESC LIMIT 1"
+_AFTER = "SELECT start, stop, codec, data FROM _frame WHERE generation_id = ? AND start > ? ORDER BY start LIMIT 1"
 
 
 def _frames(db: apsw.Connection, generation_id: int, start: int, stop: int | None) -> Iterator[tuple[int, bytes]]:
-    """A query a frame: no read transaction stays open while the caller works on one."""
-    at = value(db, _FIRST, (generation_id, start))
+    """A query a frame: no read transaction stays open while the caller works on one. So frames may be merged
+    meanwhile, and the next one may begin before the place that was reached.
+    """
+    at = start
     while stop is None or at < stop:
-        found = rows(db, _NEXT, (generation_id, at))
+        found = [row for row in rows(db, _AT, (generation_id, at)) if row[1] > at]
+        found = found or rows(db, _AFTER, (generation_id, at))
         if not found or (stop is not None and found[0][0] >= stop):
             return
-        first, at, codec, data = found[0]
+        first, end, codec, data = found[0]
+        begin = max(first, at)
         if codec == DROPPED:
-            raise Missing(f"bytes {first}..{at} belong to a line that was too long to keep")
+            raise Missing(f"bytes {begin}..{end} belong to a line that was too long to keep")
         if codec == ZEROS:
-            yield from ((offset, bytes(min(FRAME_BYTES, at - offset))) for offset in range(first, at, FRAME_BYTES))
+            yield from ((offset, bytes(min(FRAME_BYTES, end - offset))) for offset in range(begin, end, FRAME_BYTES))
         else:
-            yield first, decompress(data)
+            yield begin, decompress(data)[begin - first :]
+        at = end

@@ -1,0 +1,113 @@
+"""Row 53: the disk is full, for real. A small tmpfs in a mount namespace of its own is the disk; where the kernel
+allows none, these tests are left out. Each scenario runs as a program inside the namespace: this file again.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (2, 1, 0)]  # run as a program it has no conftest
+
+from lab import Lab, append, until, user_line
+from sessiond.store import space
+from sessiond.store.connect import rows, value
+from test_evict import MIB, write_session
+
+
+def inside(scenario: str, lab: Lab, size: str) -> None:
+    """Run a scenario of this file with the state folder on a disk of that size."""
+    argv = ["unshare", "-rm", sys.executable, __file__, scenario, str(lab.folder), size]
+    try:
+        allowed = subprocess.run(
+            ["unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", str(lab.user_home)], capture_output=True, text=True
+        )
+    except FileNotFoundError:
+        pytest.skip("there is no unshare here: no disk that may be filled")
+    if allowed.returncode:
+        pytest.skip(f"this kernel lets nobody mount in a namespace of his own: {allowed.stderr.strip()}")
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300)
+    log = lab.folder / "daemon.log"
+    assert done.returncode == 0, done.stdout + done.stderr + (log.read_text()[-3000:] if log.exists() else "")
+
+
+def status(lab: Lab) -> dict:
+    found = lab.status()
+    assert found is not None, "the daemon does not answer any more"
+    return found
+
+
+def troubles(found: dict) -> set[str]:
+    return {each["name"] for each in found["degraded"]}
+
+
+def is_at_rest(found: dict) -> bool:
+    return found["state"] in ("ready", "degraded") and not found["sources"]["lag_bytes"] and found["paused_by"] is None
+
+
+def numbers_stored(lab: Lab, uid: str) -> list[str]:
+    return [event.summary for event in lab.events(uid) if event.kind == "user_msg"]
+
+
+# --- scenarios ----------------------------------------------------------------------------------
+
+
+def history_larger_than_the_disk(lab: Lab) -> None:
+    """120 MiB of history that does not compress, onto a disk of 64 MiB."""
+    lab.write_config('[retention]\nsoft_cap = "1GiB"\nmin_age = "0s"\nkeep_free = "2MiB"\n[analyze]\nquiet_after = "0s"\n')
+    for number in range(60):
+        write_session(lab, f"s{number:02d}", 2 * MIB, timedelta(days=90 - number))
+        os.utime(lab.claude_file(f"s{number:02d}"), (0, 1_700_000_000 + number))
+    seen: set[str] = set()
+    with lab.daemon():
+
+        def look() -> bool:
+            found = status(lab)
+            seen.add(found["paused_by"] or "")
+            seen.update(troubles(found))
+            return is_at_rest(found) and found["sessions"]["total"] == 60
+
+        until(look, 150, "all of the history was taken in")
+        print(sorted(seen))
+        live = lab.claude_file("live")
+        append(live, b"".join(user_line(number, f"line {number}", session="live") for number in range(50)))
+        until(lambda: len(lab.events("claude:live")) == 50, what="the live file")
+        assert status(lab)["counters"]["lines"] == 60 * 512 + 50
+    assert_each_line_was_told_once(lab, 60)
+
+
+def assert_each_line_was_told_once(lab: Lab, sessions: int) -> None:
+    lab.analyze()
+    with lab.store() as db:
+        assert rows(db, "PRAGMA integrity_check") == [("ok",)]
+        assert value(db, "SELECT count(*) FROM _loss") == 0
+        assert value(db, "SELECT count(*) FROM _session WHERE evicted_at IS NOT NULL") > 0
+        for uid, events, evicted, last in rows(
+            db, "SELECT uid, events, evicted_events, next_seq - 1 FROM _session WHERE uid LIKE 'claude:s%'"
+        ):
+            assert events == last, uid
+            kept = value(db, "SELECT count(*) FROM _event JOIN _session AS s ON s.id = session_id WHERE uid = ?", (uid,))
+            assert kept == events - evicted, uid
+    for number in range(sessions):
+        digest = lab.digest(f"claude:s{number:02d}")
+        assert (digest["kinds"]["user_msg"], digest["kinds"]["assistant_msg"]) == (256, 256), number
+
+
+# --- the tests ----------------------------------------------------------------------------------
+
+
+def test_full_disk_is_survived_and_every_line_is_stored_once(lab):
+    inside("history_larger_than_the_disk", lab, "64m")
+
+
+if __name__ == "__main__":
+    machine = Lab(Path(sys.argv[2]))
+    machine.paths.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=700,size={sys.argv[3]}", "tmpfs", machine.paths.state_dir], check=True)
+    assert space.total(machine.paths) == 0
+    globals()[sys.argv[1]](machine)
