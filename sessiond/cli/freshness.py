@@ -51,7 +51,7 @@ def _words(told: dict[str, Any]) -> str | None:
     facts = []
     if told.get("state") == "paused":
         by = told.get("paused_by")
-        facts.append(f"sessiond is paused{f' ({by})' if by else ''}")
+        facts.append("sessiond is paused" + (" by you" if by == "user" else f" ({by})" if by else ""))
     percent = told.get("history_percent")
     if percent is not None and percent < 100:
         facts.append(f"history is {_floor(percent)} % read")

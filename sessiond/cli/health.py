@@ -43,7 +43,8 @@ def _reasons(status: dict[str, Any]) -> list[str]:
     """Reading history is no fault: what is new is taken in meanwhile."""
     said = []
     if status.get("state") == "paused":
-        said.append(f"paused: {status.get('paused_by') or 'by hand'}")
+        by = status.get("paused_by") or "user"
+        said.append(f"paused: {'by you (fix: sessiond unpause)' if by == 'user' else by}")
     for each in status.get("degraded") or ():
         fix = f" (fix: {each['fix']})" if each.get("fix") else ""
         said.append(f"{each.get('name')}: {each.get('detail') or 'degraded'}{fix}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sessiond import paths
-from sessiond.cli import status_page, terminal
+from sessiond.cli import status_page, terminal, times
 from sessiond.cli.group import SETTINGS, Command, examples
 from sessiond.serve.client import Client
 
@@ -46,12 +46,13 @@ def command(config_file: Path | None, /, as_json: bool, acknowledge: bool) -> No
     if acknowledge:
         from sessiond.cli.byhand import work
 
-        work(config_file, "acknowledge")
+        read = work(config_file, "acknowledge")["acknowledged"]
+        # Not on stdout, which is the page or its JSON; and told first: without a daemon there is no page.
+        terminal.say_note(f"{times.count(read, 'data-loss report')} acknowledged")
     status = ask_status()
     if not as_json:
         status_page.print_page(terminal.stdout(), status)
         return
-    from sessiond.cli import times
     from sessiond.cli.output import print_json
 
     status.setdefault("as_of", times.iso(times.now()))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from sessiond.cli import times
+from sessiond.cli import status_upkeep, times
 from sessiond.cli.terminal import cut, pad, plain, shown_path, width_of
 from sessiond.units import format_duration, format_size
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Status = Mapping[str, Any]
 
 LABEL = 10
+LOSS = "data_loss"
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 BAR = 24
 STATES = {
@@ -47,8 +48,8 @@ def body_lines(to: Terminal, status: Status, now: datetime) -> list[str]:
         ("history", _history(to, status, now)),
         ("store", _store(to, status)),
         ("sessions", _sessions(status)),
-        ("intake", _intake(status)),
-        ("passes", _passes(status, now)),
+        ("intake", _filled(to, _intake(status))),
+        ("passes", _filled(to, status_upkeep.pass_facts(status, now))),
         ("config", _config(status, now)),
     ]
     lines: list[str] = []
@@ -69,6 +70,9 @@ def trouble_lines(to: Terminal, status: Status, now: datetime) -> list[str]:
         head = f"  {mark} {name}" + (f", since {begun}" if begun else "")
         lines += ["", to.style(to.fit(head, 0), "yellow", "bold")]
         lines += [f"    {line}" for line in _wrapped(to, detail)]
+        if name == LOSS:
+            losses = status_upkeep.loss_lines(to, status, now)
+            lines += [to.fit(f"    {line}", 0) for line in losses]
         if each.get("fix"):
             lines += [f"    {line}" for line in _wrapped(to, f"fix: {plain(str(each['fix']))}")]
     error = (status.get("config") or {}).get("error")
@@ -95,8 +99,8 @@ def state_words(to: Terminal, status: Status) -> str:
     """As in "● sessiond 0.1.0 is ready", in the state's colour."""
     state = str(status.get("state"))
     shape, letter, colour, words = STATES.get(state, ("●", "*", "yellow", f"is {plain(state)}"))
-    if state == "paused" and status.get("paused_by"):
-        words += f" ({plain(str(status['paused_by']))})"
+    if state == "paused":
+        words = status_upkeep.paused_words(status)
     name = f"sessiond {plain(str(status.get('version') or ''))}".rstrip()
     return to.style(to.glyph(shape, letter), colour) + " " + to.style(f"{name} {words}", "bold")
 
@@ -115,17 +119,16 @@ def _agents(to: Terminal, status: Status) -> list[str]:
     found = [each for each in agents if each.get("found")]
     name_width = max((width_of(plain(str(each["flavor"]))) for each in agents), default=0)
     homes = [_homes(each) for each in found]
-    home_width = min(max(map(width_of, homes), default=0), 30 if to.width is not None else 10**6)
+    facts = [_agent_facts(each) for each in found]
+    home_width = max(map(width_of, homes), default=0)
+    if to.width is not None:
+        # The homes are what a person knows already: they are cut before any number is.
+        room = to.width - LABEL - 2 - name_width - max(map(len, facts), default=0) - 4
+        home_width = max(min(home_width, 30, room), min(home_width, 8))
     lines = []
-    for each, home in zip(found, homes, strict=True):
-        today = each.get("sessions_today") or 0
-        facts = [
-            times.count(each.get("files") or 0, "file").rjust(12),
-            format_size(each.get("bytes") or 0).rjust(9),
-            f"{times.count(today, 'session')} today" if today else times.count(each.get("sessions") or 0, "session"),
-        ]
+    for each, home, told in zip(found, homes, facts, strict=True):
         name = pad(plain(str(each["flavor"])), name_width)
-        lines.append(f"{name}  {pad(cut(home, home_width), home_width)}  {'  '.join(facts)}")
+        lines.append(f"{name}  {pad(cut(home, home_width), home_width)}  {told}")
     missing = [each for each in agents if not each.get("found")]
     if missing:
         names = ", ".join(plain(str(each["flavor"])) for each in missing)
@@ -133,6 +136,13 @@ def _agents(to: Terminal, status: Status) -> list[str]:
     if missing and not found:
         lines += [f"{pad(plain(str(each['flavor'])), name_width)}  {_homes(each)}" for each in missing]
     return lines
+
+
+def _agent_facts(agent: Mapping[str, Any]) -> str:
+    today = agent.get("sessions_today") or 0
+    files = times.count(agent.get("files") or 0, "file").rjust(12)
+    sessions = f"{times.count(today, 'session')} today" if today else times.count(agent.get("sessions") or 0, "session")
+    return f"{files}  {format_size(agent.get('bytes') or 0).rjust(9)}  {sessions}"
 
 
 def _homes(agent: Mapping[str, Any]) -> str:
@@ -185,6 +195,17 @@ def _sessions(status: Status) -> list[str]:
     return [f"{sessions.get('total', 0):,}" + "".join(f" · {each}" for each in states)]
 
 
+def _filled(to: Terminal, facts: list[str]) -> list[str]:
+    """The facts one after the other, on as many lines as they need."""
+    lines: list[str] = []
+    for fact in facts:
+        if lines and (to.width is None or width_of(f"{lines[-1]} · {fact}") <= to.width - LABEL - 2):
+            lines[-1] += f" · {fact}"
+        else:
+            lines.append(fact)
+    return lines
+
+
 def _intake(status: Status) -> list[str]:
     watch, sources = status.get("watch") or {}, status.get("sources") or {}
     roots = watch.get("roots") or ()
@@ -198,23 +219,10 @@ def _intake(status: Status) -> list[str]:
     unknown = sources.get("unknown_types") or {}
     if unknown:
         facts.append(times.count(len(unknown), "unknown record type"))
-    counters = status.get("counters") or {}
-    if lost := counters.get("data_loss"):
-        facts.append(f"{times.count(lost, 'report')} of LOST DATA")
-    return [" · ".join(facts)]
+    return facts
 
 
 _PASSED_OVER = (("rejected", "line", "rejected"), ("gone", "file", "gone"), ("excluded", "file", "excluded"))
-
-
-def _passes(status: Status, now: datetime) -> list[str]:
-    facts = []
-    for name, each in (status.get("passes") or {}).items():
-        if each and each.get("last_at"):
-            facts.append(f"{plain(name)} {times.when(each['last_at'], now)}")
-        elif each and each.get("next_at"):
-            facts.append(f"{plain(name)} {times.when(each['next_at'], now)}")
-    return [" · ".join(facts)] if facts else []
 
 
 def _config(status: Status, now: datetime) -> list[str]:

@@ -2,7 +2,7 @@
 
 APScheduler keeps the jobs and the thread, but it reckons by the wall clock: set back an hour, it runs nothing for an
 hour; set forward, it works through every run it believes it missed. So what is due is decided here, by the monotonic
-clock alone (`_Store`, `_Scheduler`), and the wall clock serves only to show times and to be watched for jumps.
+clock alone (`lane`), and the wall clock serves only to show times and to be watched for jumps.
 Only the daemon imports this module: APScheduler takes its time to load.
 """
 
@@ -14,27 +14,18 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
-
-from apscheduler.executors.base import BaseExecutor  # type: ignore[import-untyped]
-from apscheduler.jobstores.memory import MemoryJobStore  # type: ignore[import-untyped]
-from apscheduler.schedulers.background import BackgroundScheduler  # type: ignore[import-untyped]
-from apscheduler.triggers.base import BaseTrigger  # type: ignore[import-untyped]
 
 from sessiond.errors import Busy
 from sessiond.log.light import structlog
 from sessiond.model import utc
+from sessiond.passes.clocks import Clocks
+from sessiond.passes.lane import DueStore, Every, Lane, MonotonicScheduler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-JUMP_SECONDS = 5.0
-DOUBTFUL_SECONDS = 86_400.0
 STOP_SECONDS = 10.0
-_SHORTEST_WAIT = 0.05  # should a due job not be taken after all, the loop must not spin on it
-_LONGEST_WAIT = 3600.0
-_RETRY_SECONDS = 1.0
 
 log = structlog.get_logger()
 
@@ -67,13 +58,13 @@ class Schedule:
         self._running: tuple[str, datetime] | None = None
         self._is_open = False
         self.stopping = threading.Event()
-        self._clocks = _Clocks(clock, monotonic, confirm_after.total_seconds())
-        self._lane = _Lane(self._take, self._release)
-        self._scheduler = _Scheduler(
+        self._clocks = Clocks(clock, monotonic, confirm_after.total_seconds())
+        self._lane = Lane(self._take, self._release)
+        self._scheduler = MonotonicScheduler(
             self._seconds_left,
             timezone=UTC,
             executors={"default": self._lane},
-            jobstores={"default": _Store(self._due)},
+            jobstores={"default": DueStore(self._due)},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
 
@@ -84,7 +75,7 @@ class Schedule:
             if name in self._passes:
                 raise ValueError(f"there is a pass {name} already")
             self._passes[name] = one
-        self._scheduler.add_job(partial(self._run_pass, one), _Every(one), id=name, name=name)
+        self._scheduler.add_job(partial(self._run_pass, one), Every(lambda: one.interval), id=name, name=name)
 
     def start(self) -> None:
         with self._lock:
@@ -265,119 +256,6 @@ class _Pass:
     @property
     def due(self) -> float:
         return float("-inf") if self.is_hurried else self.since + self.interval.total_seconds()
-
-
-class _Clocks:
-    """Holds the wall clock against the monotonic one."""
-
-    def __init__(self, wall: Callable[[], datetime], monotonic: Callable[[], float], confirm_seconds: float) -> None:
-        self._wall = wall
-        self._monotonic = monotonic
-        self._confirm_seconds = confirm_seconds
-        self._lock = threading.Lock()
-        self._steady_since, self._offset = self._read()
-        self._trusted = self._offset
-        self.is_doubtful = False
-
-    def look(self) -> bool:
-        """Whether the wall clock has jumped since the last look."""
-        with self._lock:
-            now, offset = self._read()
-            jump, self._offset = offset - self._offset, offset
-            if abs(jump) > JUMP_SECONDS:
-                self._steady_since = now
-                log.warning("clock_jumped", seconds=round(jump))
-            # Against the time last trusted, not the last look: two jumps of 20 hours are one of 40.
-            if abs(offset - self._trusted) > DOUBTFUL_SECONDS:
-                self.is_doubtful = True
-            if now - self._steady_since >= self._confirm_seconds:
-                self._trusted, self.is_doubtful = offset, False
-            return abs(jump) > JUMP_SECONDS
-
-    def _read(self) -> tuple[float, float]:
-        now = self._monotonic()
-        # timestamp(): the difference of two local times is an hour off where summer time ends.
-        return now, self._wall().timestamp() - now
-
-
-class _Every(BaseTrigger):  # type: ignore[misc]
-    """Always an interval from now, whatever was missed: there is never a second run to catch up with."""
-
-    def __init__(self, one: _Pass) -> None:
-        self._one = one
-
-    def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:  # noqa: ARG002
-        return now + self._one.interval
-
-
-class _Store(MemoryJobStore):  # type: ignore[misc]
-    """Has due what the monotonic clock says, whatever time APScheduler believes it is."""
-
-    def __init__(self, due: Callable[[], list[str]]) -> None:
-        super().__init__()
-        self._due = due
-
-    def get_due_jobs(self, now: datetime) -> list[Any]:
-        jobs = [self.lookup_job(name) for name in self._due()]
-        due = [job for job in jobs if job is not None]  # one just being added comes a moment later
-        for job in due:
-            job.next_run_time = now  # else APScheduler, by its own reckoning, might find nothing to run
-        return due
-
-
-class _Scheduler(BackgroundScheduler):  # type: ignore[misc]
-    def __init__(self, seconds_left: Callable[[], float | None], **options: Any) -> None:
-        super().__init__(**options)
-        self._seconds_left = seconds_left
-
-    def _process_jobs(self) -> float | None:
-        """Take what is due; how long to wait then, by the monotonic clock instead of the wall clock."""
-        try:
-            super()._process_jobs()
-        except Exception:
-            log.exception("schedule_failed")  # a date beyond the year 9999; the thread must live to see a better one
-            return _RETRY_SECONDS
-        left = self._seconds_left()
-        return None if left is None else min(max(left, _SHORTEST_WAIT), _LONGEST_WAIT)
-
-
-class _Lane(BaseExecutor):  # type: ignore[misc]
-    """One thread, one thing at a time, in the order of asking. A stuck pass cannot keep the process: daemon thread."""
-
-    def __init__(self, take: Callable[[str], None], release: Callable[[str], None]) -> None:
-        super().__init__()
-        self._take = take
-        self._release = release
-        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._loop, name="passes", daemon=True)
-
-    def start(self, scheduler: Any, alias: str) -> None:
-        super().start(scheduler, alias)
-        self._thread.start()
-
-    def shutdown(self, wait: bool = True) -> None:  # noqa: ARG002 - APScheduler's; `join` waits, within a bound
-        self._work.put(None)
-
-    def join(self, seconds: float) -> bool:
-        if self._thread.ident is not None:
-            self._thread.join(seconds)
-        return not self._thread.is_alive()
-
-    def put(self, work: Callable[[], None]) -> None:
-        self._work.put(work)
-
-    def _do_submit_job(self, job: Any, run_times: list[datetime]) -> None:  # noqa: ARG002
-        self._take(job.id)
-        self.put(partial(self._run, job))
-
-    def _run(self, job: Any) -> None:
-        job.func()
-        self._run_job_success(job.id, [])  # before it may be due again, else APScheduler finds it still running
-        self._release(job.id)
-
-    def _loop(self) -> None:
-        while (work := self._work.get()) is not None:
-            work()
 
 
 def _positive(interval: timedelta) -> timedelta:

@@ -1,0 +1,73 @@
+"""The part of the status page that tells of keeping and letting go: passes, pauses, and what was lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sessiond.cli import times
+from sessiond.cli.terminal import plain
+from sessiond.units import format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from sessiond.cli.terminal import Terminal
+
+    Status = Mapping[str, Any]
+
+LOSSES_SHOWN = 5  # on a screen; --json has more
+NOTHING_DONE = "nothing to do"
+BY_USER = "user"
+_REASONS = {
+    "hard_cap": "the store is over its hard cap",
+    "keep_free": "too little room on the disk",
+    "store_full": "the disk is full",
+    "reindex": "a reindex is at work",
+}
+
+
+def paused_words(status: Status) -> str:
+    """As in "is paused by you until 15:10"; a reason that is not known here is named as the daemon names it."""
+    by = status.get("paused_by")
+    if not by:
+        return "is paused"
+    if by != BY_USER:
+        return f"is paused ({plain(_REASONS.get(str(by), str(by)))})"
+    until = times.parse(status.get("paused_until"))
+    return "is paused by you" + (f" until {times.local(until)}" if until is not None else ": sessiond unpause")
+
+
+def pass_facts(status: Status, now: datetime) -> list[str]:
+    """Each pass: when it ran last, and what it did, where it did anything. A scan always does the same."""
+    facts = []
+    for name, each in (status.get("passes") or {}).items():
+        told = _pass_words(each or {}, now, is_scan=name == "scan")
+        if told:
+            facts.append(f"{plain(name)} {told}")
+    return facts
+
+
+def _pass_words(each: Mapping[str, Any], now: datetime, *, is_scan: bool) -> str:
+    if each.get("running_since"):
+        return f"at work for {times.since(each['running_since'], now)}"
+    if not each.get("last_at"):
+        return times.when(each.get("next_at"), now)
+    result = plain(str(each.get("last_result") or ""))
+    when = times.when(each["last_at"], now)
+    return when if is_scan or result in ("", NOTHING_DONE) else f"{when}: {result}"
+
+
+def loss_lines(to: Terminal, status: Status, now: datetime) -> list[str]:
+    """What was evicted though no digest covered it, each with what is gone; until somebody acknowledges it."""
+    losses = list(status.get("data_loss") or ())
+    shown = losses[:LOSSES_SHOWN] if to.is_screen else losses
+    lines = []
+    for each in shown:
+        when = times.when(each.get("at"), now, absolute=not to.is_screen)
+        events = f"events {each.get('first_seq'):,} to {each.get('last_seq'):,}"
+        lines.append(plain(str(each.get("session_uid"))))
+        lines.append(f"  {events}, {format_size(each.get('bytes') or 0)}, {when}: {plain(str(each.get('reason')))}")
+    if len(losses) > len(shown):
+        lines.append(f"and {len(losses) - len(shown):,} more (--json lists them)")
+    return lines
