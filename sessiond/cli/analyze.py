@@ -43,7 +43,7 @@ def command(config_file: Path | None, /, as_json: bool) -> None:
 
 def _words(report: dict[str, Any]) -> str:
     if not report["sessions"]:
-        return "nothing to distil: every digest is up to date"
+        return "nothing to distil: every digest is up to date" if not report["failed"] else "nothing was distilled"
     words = f"{times.count(report['sessions'], 'session')} distilled, {times.count(report['events'], 'event')} read"
     if report["overtaken"]:
         words += f"; {report['overtaken']} went on meanwhile and are taken next time"

@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import click
+
 from sessiond import paths as places
 from sessiond.cli import freshness, terminal
 from sessiond.cli.output import print_json
 from sessiond.config.files import read, store_path
-from sessiond.errors import ConfigError
+from sessiond.errors import ConfigError, UsageError
 from sessiond.mask import Masker
 from sessiond.units import parse_span
 
@@ -57,7 +59,10 @@ class Answer(NamedTuple):
 
 @contextmanager
 def answering(config_file: Path | None) -> Iterator[Answer]:
-    """The store for as long as the verb needs it; afterwards one line on stderr if the answer may be old."""
+    """The store for as long as the verb needs it; afterwards one line on stderr if the answer may be old.
+
+    Not after a mistake in the call itself: there is no answer then that could be.
+    """
     # Late: only verbs that read the store pay for SQLite.
     from sessiond.store import connect, reader
 
@@ -68,6 +73,9 @@ def answering(config_file: Path | None) -> Iterator[Answer]:
     try:
         reader.register_flavors(db)  # those of the store: loading every adapter would double the time of a short answer
         yield Answer(db, paths, masker, fresh, outcome_after)
+    except (UsageError, click.UsageError):
+        fresh = freshness.UNSAID
+        raise
     finally:
         db.close()
         fresh.say()

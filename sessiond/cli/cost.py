@@ -28,6 +28,11 @@ FEW = ("model", "agent")  # all are shown: a model without a price must not be l
 BY = (*CALENDAR, *FEW, "repo", "session")
 
 
+def _by(context: click.Context, option: click.Parameter, given: str) -> str:
+    options.one_of(BY)(context, option, (given,))
+    return given
+
+
 @click.command(
     "cost",
     cls=Command,
@@ -40,7 +45,7 @@ BY = (*CALENDAR, *FEW, "repo", "session")
     ),
 )
 @click.option(
-    "--by", type=click.Choice(BY), default="day", show_default=True, metavar="WORD",
+    "--by", callback=_by, default="day", show_default=True, metavar="WORD",
     help="What a row stands for: day, week, month, model, agent, repo, session.",
 )  # fmt: skip
 @options.which

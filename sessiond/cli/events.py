@@ -94,8 +94,8 @@ def command(
         raise click.UsageError("-C needs an event to look around (write UID#SEQ)")
     with answering(config_file) as answer:
         found = options.chosen(answer, place[1] if place else uid)
-        _say_what_left(answer, found)
         first, last = _range(answer, found, int(place[2]), around or 0) if place else (0, None)
+        is_told = _say_what_left(answer, found)
         events = _events(answer, found, Wish(first, last, kinds, since, until, limit, everything, visible))
         if payload:
             _write_payloads(answer, events)
@@ -103,20 +103,27 @@ def command(
             for event in events:
                 answer.print_line(event.to_dict())
         else:
-            _print(answer, terminal.stdout(), events, int(place[2]) if place and around else None)
+            is_any = _print(answer, terminal.stdout(), events, int(place[2]) if place and around else None)
+            if not is_any and not is_told:
+                terminal.say_note("no such events")
 
 
-def _say_what_left(answer: Answer, uid: str) -> None:
+def _say_what_left(answer: Answer, uid: str) -> bool:
     left = glance.evicted(answer.db, uid)
-    if left is not None:
-        seq, at = left
-        when = f" {times.when(at, times.now())}" if at else ""
-        terminal.say_note(f"events 1 to {seq:,} were let go{when}; what they came to: sessiond show {uid}")
+    if left is None:
+        return False
+    seq, at = left
+    when = f" {times.when(at, times.now())}" if at else ""
+    terminal.say_note(f"events 1 to {seq:,} were let go{when}; what they came to: sessiond show {uid}")
+    return True
 
 
 def _range(answer: Answer, uid: str, seq: int, around: int) -> tuple[int, int]:
     there = glance.seq_range(answer.db, uid)
     if there is None or not there[0] <= seq <= there[1]:
+        left = glance.evicted(answer.db, uid)
+        if left is not None and 1 <= seq <= left[0]:
+            raise SessiondError(f"event {seq} was let go; what it was part of: sessiond show {uid}")
         hint = f"it has events {there[0]} to {there[1]}" if there else "it has no events"
         raise SessiondError(f"there is no event {uid}#{seq}", hint=hint)
     return max(0, seq - around), seq + around
@@ -159,19 +166,19 @@ def _write_payloads(answer: Answer, events: Iterator[SessionEvent]) -> None:
         raise SessiondError(f"{records} no longer in the archive", hint="the agent's own file may still have them")
 
 
-def _print(answer: Answer, to: Terminal, events: Iterator[SessionEvent], marked: int | None) -> None:
+def _print(answer: Answer, to: Terminal, events: Iterator[SessionEvent], marked: int | None) -> bool:
+    """Whether there was any."""
     day = None
-    is_empty = True
+    is_any = False
     for event in events:
-        is_empty = False
+        is_any = True
         moment = times.parse(event.ts)
         here = None if moment is None else f"{moment.astimezone():%A, %d %B %Y}"
         if to.is_screen and here is not None and here != day:
             to.line(to.style(here, "bold"))
             day = here
         to.line(_line(answer, to, event, is_marked=event.seq == marked))
-    if is_empty:
-        terminal.say_note("no such events")
+    return is_any
 
 
 def _line(answer: Answer, to: Terminal, event: SessionEvent, *, is_marked: bool) -> str:

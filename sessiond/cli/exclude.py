@@ -38,7 +38,7 @@ COLUMNS = (Column("PATTERN", style=lambda _: ("bold",)), Column("FROM", style=la
         ("sessiond exclude --list", "all rules, and the file that each is in"),
     ),
 )
-@click.argument("patterns", nargs=-1, metavar="PATTERN...")
+@click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
 @click.option("--list", "as_list", is_flag=True, help="Show all rules and where they are written.")
 @click.option("--remove", metavar="PATTERN", help="Take a rule out again that this command wrote.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")

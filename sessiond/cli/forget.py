@@ -16,7 +16,7 @@ from sessiond.cli.pin import matching, named, some_at_a_time
 from sessiond.cli.sessions import repo_name
 from sessiond.cli.table import Column, print_table
 from sessiond.errors import SessiondError, UsageError
-from sessiond.store import forget, reader
+from sessiond.store import forget, glance, reader
 from sessiond.units import format_size
 
 if TYPE_CHECKING:
@@ -45,17 +45,17 @@ COLUMNS = (
     epilog=examples(
         ("sessiond forget 3f2a", "one session, after asking"),
         ("sessiond forget --repo . --dry-run", "what would go of this repository"),
-        ("sessiond forget --until 180d --yes", "whatever was active last half a year ago, without asking"),
+        ("sessiond forget --until 180d --yes", "nothing since half a year: gone, unasked"),
         ("sessiond forget --excluded", "what was stored before sessiond exclude"),
     ),
 )
-@click.argument("uids", nargs=-1, metavar="UID...")
+@click.argument("uids", nargs=-1, metavar="[UID]...")
 @options.which
 @options.span
 @click.option("--excluded", is_flag=True, help="Those of folders that [privacy] exclude covers now.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@options.as_json
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_obj
 def command(
     config_file: Path | None, /, uids: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool, **given: Any
@@ -137,7 +137,8 @@ def _print(answer: Answer, planned: forget.Plan, limit: int | None) -> None:
         terminal.say_note("no such sessions")
         return
     shown = planned.uids[:limit] if to.is_screen else planned.uids
-    print_table(to, COLUMNS, [_row(answer, to, uid, planned.bytes[uid]) for uid in shown])
+    names = glance.short_names(answer.db, list(shown)) if to.is_screen else {}
+    print_table(to, COLUMNS, [_row(answer, to, uid, planned.bytes[uid], names.get(uid, uid)) for uid in shown])
     if len(shown) < len(planned.uids):
         to.line(to.style(f"and {len(planned.uids) - len(shown):,} more: --dry-run lists them all", "dim"))
     if to.is_screen:
@@ -146,7 +147,7 @@ def _print(answer: Answer, planned: forget.Plan, limit: int | None) -> None:
     _warn_of_kin(planned.kin)
 
 
-def _row(answer: Answer, to: Terminal, uid: str, size: int) -> tuple[str, ...]:
+def _row(answer: Answer, to: Terminal, uid: str, size: int, name: str) -> tuple[str, ...]:
     session = reader.session(answer.db, uid)
     return (
         times.when(session.last_event_at or session.discovered_at, times.now(), absolute=not to.is_screen),
@@ -155,13 +156,13 @@ def _row(answer: Answer, to: Terminal, uid: str, size: int) -> tuple[str, ...]:
         answer.words(session.title) or "-",
         times.number(session.events) if to.is_screen else str(session.events),
         format_size(size) if to.is_screen else str(size),
-        uid,
+        name,
     )
 
 
 def _warn_of_kin(kin: Sequence[str]) -> None:
     for uid in kin:
-        terminal.say_note(f"{uid} is a fork of the same conversation and may repeat parts of it; it stays")
+        terminal.say_note(f"{uid} stays: a fork that may repeat parts of it")
 
 
 def _print_done(report: dict[str, Any]) -> None:

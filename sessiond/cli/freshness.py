@@ -36,6 +36,9 @@ class Freshness(NamedTuple):
             terminal.say_note(self.warning)
 
 
+UNSAID = Freshness(None, None)
+
+
 def look(paths: Paths) -> Freshness:
     """How fresh the store is at this moment."""
     try:

@@ -141,10 +141,21 @@ def _unknown(what: str, given: str, known: Sequence[str], path: str) -> str:
 
 def examples(*pairs: tuple[str, str]) -> str:
     """A verb's epilog: commands to copy, and what they are good for."""
-    width = max(len(command) for command, _ in pairs)
-    return "Examples:\n" + "".join(f"  {command.ljust(width)}  {words}\n" for command, words in pairs)
+    width = max((len(command) for command, words in pairs if _fits(command, words)), default=0)
+    lines = [
+        f"  {command.ljust(width)}  {words}\n"
+        if len(command) <= width and width + len(words) + 4 <= HELP_WIDTH
+        else f"  {command}\n      {words}\n"
+        for command, words in pairs
+    ]
+    return "Examples:\n" + "".join(lines)
 
 
+def _fits(command: str, words: str) -> bool:
+    return len(command) + len(words) + 4 <= HELP_WIDTH and len(command) <= HELP_WIDTH // 2
+
+
+HELP_WIDTH = 80
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 

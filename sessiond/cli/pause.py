@@ -25,7 +25,7 @@ FOREVER = "forever"
     context_settings=SETTINGS,
     epilog=examples(
         ("sessiond pause --for 2h", "it goes on by itself"),
-        ("sessiond pause && sessiond unpause", "it goes on when you say so"),
+        ("sessiond pause", "it goes on when you say so: sessiond unpause"),
     ),
 )
 @click.option("--for", "span", metavar="TIME", help='Go on by itself after so long: "45m", "2h".')

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
         ("sessiond pin --repo . --outcome success", "keep what went well here"),
     ),
 )
-@click.argument("uids", nargs=-1, metavar="UID...")
+@click.argument("uids", nargs=-1, metavar="[UID]...")
 @options.which
-@options.as_json
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_obj
 def command(config_file: Path | None, /, uids: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Keep sessions, sub-agents included, whatever the watermarks say: they are never evicted.
@@ -48,10 +48,10 @@ def change(config_file: Path | None, verb: str, uids: Sequence[str], given: dict
         raise UsageError(f"{verb} takes UIDs, or options that name sessions", hint=f"see: sessiond {verb} --help")
     with answering(config_file) as answer:
         found = named(answer, uids) if uids else matching(answer, given)
-    if not found:
+    if not found and not as_json:
         terminal.say_note("no such sessions")
         return
-    report = _merged([work(config_file, verb, uids=some) for some in some_at_a_time(found)])
+    report = _merged(verb, [work(config_file, verb, uids=some) for some in some_at_a_time(found)])
     if as_json:
         print_json({**report, "as_of": times.iso(times.now()), "complete": True})
         return
@@ -74,9 +74,9 @@ def some_at_a_time(uids: Sequence[str], size: int = 500) -> list[list[str]]:
     return [list(uids[at : at + size]) for at in range(0, len(uids), size)]
 
 
-def _merged(reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _merged(verb: str, reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
     lists = ("changed", "unchanged", "evicted")
-    return {"pinned": reports[0]["pinned"], **{name: [uid for each in reports for uid in each[name]] for name in lists}}
+    return {"pinned": verb == "pin", **{name: [uid for each in reports for uid in each[name]] for name in lists}}
 
 
 def _print(verb: str, report: dict[str, Any]) -> None:
@@ -85,6 +85,6 @@ def _print(verb: str, report: dict[str, Any]) -> None:
         to.line(f"{verb}ned {terminal.plain(uid)}")
     for uid in report["unchanged"]:
         to.line(f"{terminal.plain(uid)} was {'pinned already' if report['pinned'] else 'not pinned'}")
-    if report["pinned"]:
-        for uid in report["evicted"]:
-            terminal.say_note(f"what {uid} said before was evicted already; what it says from now on stays")
+    if report["pinned"] and report["evicted"]:
+        before = times.count(len(report["evicted"]), "session")
+        terminal.say_note(f"{before} evicted before: only the digest is left, and what comes from now on")

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_obj
 def command(config_file: Path | None, /, uids: tuple[str, ...], as_json: bool) -> None:
-    """Derive events anew from the bytes that were kept, as this version reads them; digests follow by themselves.
+    """Derive events anew from the bytes that were kept, as this version reads them; digests follow with the
+    next analyze pass.
 
     The agents' files are not needed. Sessions that are partly evicted stay as they are. Nothing new is taken in
     meanwhile: it is read afterwards. Asks the daemon where one is running, else does it itself.
@@ -50,6 +51,8 @@ def command(config_file: Path | None, /, uids: tuple[str, ...], as_json: bool) -
 def _words(report: dict[str, Any]) -> Iterator[str]:
     done = f"{times.count(report['sessions'], 'session')} derived anew, {times.count(report['events'], 'event')}"
     yield f"{done}; {report['changed']:,} changed"
+    if report["sessions"]:
+        yield "their digests are made anew with the next pass; now: sessiond analyze"
     for name, why in (
         ("skipped_evicted", "partly evicted"),
         ("skipped_agents", "of agents that are not installed"),

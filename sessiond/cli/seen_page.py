@@ -26,7 +26,7 @@ COLUMNS = (
     Column("TIMES", right=True, leaves=2),
     Column("TITLE", shrinks_to=12, leaves=4),
     Column("FIRST", style=lambda _: ("cyan",)),
-    Column("LAST", style=lambda _: ("cyan",)),
+    Column("LAST", leaves=6, style=lambda _: ("cyan",)),
     Column("WENT AWAY AFTER", shrinks_to=18, leaves=5, style=lambda _: ("green",)),
 )
 

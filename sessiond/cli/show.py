@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sessiond.cli import digest_page, options, terminal, times
+from sessiond.cli import digest_page, errors_page, options, terminal, times
 from sessiond.cli.answer import answering
 from sessiond.cli.group import SETTINGS, Command, examples
 from sessiond.cli.resume import resume_argv, resume_command
@@ -75,15 +75,15 @@ def _page(answer: Answer, to: Terminal, session: Session) -> Iterator[str]:
     yield from _files(answer, to, session.session_uid)
     digest = digests.by_uid(answer.db, session.session_uid)
     if digest is None:
-        yield _row(to, "digest", "not yet: it is made once the session is quiet, or now by: sessiond analyze")
+        yield _row(to, "digest", "not yet; the next pass makes it, or now: sessiond analyze")
     else:
         for label, text in digest_page.rows(digest, to, answer.words):
-            yield _row(to, label, text)
+            yield from _paragraph(to, label, text)
     said = list(_said(answer, session, digest))
     if said:
         yield ""
     for label, text in said:
-        yield _row(to, label, text)
+        yield from _paragraph(to, label, text)
     resume = resume_command(session)
     if resume:
         yield ""
@@ -105,6 +105,15 @@ def _row(to: Terminal, label: str, text: str) -> str:
     return to.style(terminal.pad(label, LABEL), "dim") + "  " + (text if "\x1b" in text else to.fit(text, LABEL + 2))
 
 
+def _paragraph(to: Terminal, label: str, text: str) -> Iterator[str]:
+    """A row that may take a second line: what helped stands at the end of it."""
+    if "\x1b" in text:
+        yield _row(to, label, text)
+        return
+    for number, line in enumerate(errors_page.wrapped(to, text, LABEL + 2)):
+        yield _row(to, "" if number else label, line)
+
+
 def _facts(answer: Answer, to: Terminal, session: Session) -> Iterator[tuple[str, str]]:
     words = answer.words
     agent = session.flavor + (f" · {words(session.model)}" if session.model else "")
@@ -119,7 +128,9 @@ def _facts(answer: Answer, to: Terminal, session: Session) -> Iterator[tuple[str
     yield "work", _work(session)
     counts = glance.kinds(answer.db, session.session_uid)
     if counts:
-        yield "events", f"{sum(counts.values()):,}: " + ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
+        told = f"{sum(counts.values()):,}: " + ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
+        for number, line in enumerate(errors_page.wrapped(to, told, LABEL + 2)):
+            yield "" if number else "events", line
     if session.parent_uid:
         yield "parent", words(session.parent_uid)
     if session.source_path:

@@ -53,7 +53,7 @@ def _pass_words(each: Mapping[str, Any], now: datetime, *, is_scan: bool) -> str
         return f"at work for {times.since(each['running_since'], now)}"
     if not each.get("last_at"):
         return times.when(each.get("next_at"), now)
-    result = plain(str(each.get("last_result") or ""))
+    result = plain(str(each.get("last_result") or "")).removeprefix(f"{NOTHING_DONE}; ")
     when = times.when(each["last_at"], now)
     return when if is_scan or result in ("", NOTHING_DONE) else f"{when}: {result}"
 

@@ -29,6 +29,7 @@ def command(config_file: Path | None, /, as_json: bool) -> None:
     if as_json:
         print_json({**report, "as_of": times.iso(times.now()), "complete": report["paused_by"] is None})
         return
-    terminal.stdout().line("reading goes on" if report["was_paused"] else "it was not paused by you")
+    is_over = "reading goes on" if report["paused_by"] is None else "your pause is over"
+    terminal.stdout().line(is_over if report["was_paused"] else "it was not paused by you")
     if report["paused_by"] is not None:
-        terminal.say_note(f"it is still paused ({report['paused_by']}): sessiond status says why")
+        terminal.say_note(f"it is paused still ({report['paused_by']}): sessiond status says why")

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     context_settings=SETTINGS,
     epilog=examples(("sessiond unpin 3f2a", "it may be evicted again when room is needed")),
 )
-@click.argument("uids", nargs=-1, metavar="UID...")
+@click.argument("uids", nargs=-1, metavar="[UID]...")
 @options.which
-@options.as_json
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_obj
 def command(config_file: Path | None, /, uids: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Let the watermarks decide about these sessions again; nothing is deleted by this itself."""

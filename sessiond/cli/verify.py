@@ -31,7 +31,7 @@ DRAW_SECONDS = 0.1
     epilog=examples(
         ("sessiond verify", "everything that is kept"),
         ("sessiond verify 3f2a", "one session"),
-        ("sessiond verify --json | jq '.problems[].path'", "for a script; it exits with 1 if anything differs"),
+        ("sessiond verify --json | jq '.problems[].path'", "for a script; exits with 1 if anything differs"),
     ),
 )
 @click.argument("uids", nargs=-1, metavar="[UID]...")
@@ -113,6 +113,8 @@ def _print(look: _Look, problems: Sequence[Finding], notes: Sequence[Finding]) -
         about = f"{finding.uid}  " if finding.uid else ""
         to.line("  " + to.style(f"{terminal.plain(about)}{terminal.plain(finding.fix)}", "dim"))
     compared = f"{times.count(look.files, 'file')} compared, {format_size(look.compared)}"
+    if not look.files:
+        compared = "no file compared (evicted, or the files are gone)"
     verdict = times.count(len(problems), "problem") if problems else "all as it should be"
     to.line(f"{times.count(look.sessions, 'session')}, {compared}: {verdict}")
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 5  # a plan's estimate was never off by so much; a pass must end
 INDEX_SECONDS = 60.0
+TIGHT_SECONDS = 5.0  # what the index is waited for on a full disk: it cannot go on before there is room
 
 
 @dataclass(slots=True)
@@ -83,7 +84,7 @@ class Evictor:
         self._pause = pause
         self._resume = resume
         self._is_stopping: Callable[[], bool] = lambda: False
-        self._is_tight = False
+        self._reserve = 0
 
     def dry_run(self, policy: Policy, now: datetime, *, is_clock_doubtful: bool) -> dict[str, Any]:
         """What a run would do now. Nothing is changed."""
@@ -109,13 +110,17 @@ class Evictor:
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> Evicted:
         self._is_stopping = is_stopping
+        self._reserve = space.reserve(policy.caps.soft_cap)
+        self._make_room_to_work()
         self._finish_what_was_begun()
-        self._make_room_to_work(policy)
         report = Evicted(used_before=space.total(self._paths))
         self._rounds(policy, now, report, is_clock_doubtful=is_clock_doubtful, any_age=False)
         if self._usage().held > policy.caps.hard_cap and not is_stopping():
             self._overflow(policy, now, report, is_clock_doubtful=is_clock_doubtful)
-        if not report.sessions and self._usage().slack > space.reserve(policy.caps.soft_cap):
+        elif planning.lacking(self._usage(), policy.caps) and not is_stopping():
+            self._analyze()  # what was just read is all there is to let go
+            self._rounds(policy, now, report, is_clock_doubtful=is_clock_doubtful, any_age=False)
+        if not report.sessions and self._usage().slack > self._reserve:
             self._give_back(report)
         self._close(policy, report)
         return report
@@ -161,7 +166,7 @@ class Evictor:
 
     def _after_each(self) -> None:
         """With a disk that is all but full the WAL must not grow: what is deleted goes into the database at once."""
-        if self._is_tight:
+        if self._is_tight():
             self._writer.maintain(connect.truncate_wal)
 
     def _overflow(self, policy: Policy, now: datetime, report: Evicted, *, is_clock_doubtful: bool) -> None:
@@ -177,7 +182,9 @@ class Evictor:
                 found = evict.uncovered(db)[:1]
                 weights = evict.weights(db, 0)
                 sizes = [weights.of(db, each.row) for each in found]
-            if not found or not evict.let_go_uncovered(self._writer, found[0].row, sizes[0], now):
+            if not found or not evict.let_go_uncovered(
+                self._writer, found[0].row, sizes[0], now, after_each=self._after_each
+            ):
                 return
             report.lost.append(found[0].uid)
             self._give_back(report)
@@ -189,18 +196,28 @@ class Evictor:
         with connect.reading(self._paths.store) as db:
             begun = evict.leaving(db)
         for row in begun:
-            evict.finish_leaving(self._writer, row)
+            evict.finish_leaving(self._writer, row, self._after_each)
 
-    def _make_room_to_work(self, policy: Policy) -> None:
+    def _is_tight(self) -> bool:
+        return space.free(self._paths) < self._reserve
+
+    def _make_room_to_work(self) -> None:
         """On a full disk even a DELETE fails: it goes through the WAL. The ballast is what it goes into then."""
-        self._is_tight = self._usage().free < space.reserve(policy.caps.soft_cap)
-        if self._is_tight:
+        if self._is_tight():
             space.drop_ballast(self._paths)
             self._writer.maintain(connect.truncate_wal)
 
     def _give_back(self, report: Evicted) -> None:
-        self._search.catch_up_now(INDEX_SECONDS)
-        report.is_space_back &= space.give_back(self._writer, self._search, self._is_stopping)
+        """The store's part at once where the disk is full: the index needs room to take in what is to be removed."""
+        is_tight = self._is_tight()
+        if is_tight:
+            space.give_back_store(self._writer, self._is_stopping)
+        seconds = TIGHT_SECONDS if is_tight else INDEX_SECONDS
+        does_follow = self._search.catch_up_now(seconds)
+        index = self._search if does_follow else None  # else it has not even heard of what is to be removed
+        index_seconds = seconds if is_tight else space.INDEX_SECONDS
+        is_back = space.give_back(self._writer, index, self._is_stopping, index_seconds)
+        report.is_space_back = is_back and does_follow
 
     def _usage(self) -> space.Usage:
         with connect.reading(self._paths.store) as db:

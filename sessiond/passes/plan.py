@@ -97,10 +97,15 @@ def make(
 
 def needed(usage: Usage, caps: Caps) -> int:
     """How many bytes must be let go: from above soft_cap down to low_water, and whatever keep_free lacks."""
-    lacking = max(0, caps.keep_free - usage.free - usage.slack)
-    if usage.held <= caps.soft_cap and not lacking:
+    room = lacking(usage, caps)
+    if usage.held <= caps.soft_cap and not room:
         return 0
-    return max(0, usage.held - caps.low_water, lacking)
+    return max(0, usage.held - caps.low_water, room)
+
+
+def lacking(usage: Usage, caps: Caps) -> int:
+    """What others on this disk would have to do without."""
+    return max(0, caps.keep_free - usage.free - usage.slack)
 
 
 def _add_budget(db: apsw.Connection, plan: Plan, weights: Weights, active_before: str, *, any_age: bool) -> None:

@@ -40,9 +40,17 @@ class Candidate:
     active_at: str
 
 
-# The guard of P4, once: analyzed through the last event, and nothing waits to be folded again.
-COVERED = "s.analyzed_at IS NOT NULL AND s.refold = 0 AND s.digested_seq >= s.next_seq - 1"
-_THERE = "s.evicted_at IS NULL AND s.events > s.evicted_events"
+# The guard of P4, once: analyzed through the last event, and nothing waits to be folded again. Where no event was ever
+# made of the bytes there is nothing to be distilled.
+COVERED = """
+(s.analyzed_at IS NOT NULL OR s.next_seq = 1) AND s.refold = 0 AND s.digested_seq >= s.next_seq - 1
+"""
+# Bytes count, not events: lines that were rejected, or are copies of another session's, take room too.
+_THERE = """
+((s.evicted_at IS NULL AND s.events > s.evicted_events)
+ OR EXISTS (SELECT 1 FROM _source AS f JOIN _generation AS g ON g.source_id = f.id
+              JOIN _frame AS r ON r.generation_id = g.id WHERE f.session_id = s.id))
+"""
 _OLDEST = f"""
 SELECT s.id, s.uid, s.active_at FROM _session AS s
  WHERE {COVERED} AND {_THERE} AND NOT s.pinned AND s.active_at <= :active_before
@@ -185,7 +193,9 @@ def let_go(
     return True
 
 
-def let_go_uncovered(writer: Writer, row: int, size: int, now: datetime) -> bool:
+def let_go_uncovered(
+    writer: Writer, row: int, size: int, now: datetime, after_each: Callable[[], None] = lambda: None
+) -> bool:
     """Evict a session that no digest covers. What was lost is on record until somebody says that he has read it."""
 
     def mark(db: apsw.Connection) -> bool:
@@ -202,7 +212,7 @@ def let_go_uncovered(writer: Writer, row: int, size: int, now: datetime) -> bool
 
     if not writer.call(mark):
         return False
-    finish_leaving(writer, row)
+    finish_leaving(writer, row, after_each)
     return True
 
 

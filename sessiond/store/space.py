@@ -33,7 +33,9 @@ CHECKPOINT_TRIES = 20
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What is used now. `slack` needs no eviction to be given back: free pages and the WALs."""
+    """What is used now. `slack` needs no eviction to be given back: free pages, the WALs, and what a database has
+    cut off but a reader still keeps in its file.
+    """
 
     used: int
     slack: int
@@ -47,23 +49,30 @@ class Usage:
 
 def measure(db: apsw.Connection, paths: Paths) -> Usage:
     """As `du` sees it, and how much of that is slack."""
-    slack = _free_pages(db) + blocks(f"{paths.store}-wal")
     index = blocks(paths.search)
-    with suppress(Exception):  # an index that cannot be opened now is measured without its free pages
+    with suppress(Exception):  # an index that cannot be opened now is measured with its free pages
         search = connect.open_reader(paths.search)
         try:
-            free_pages = _free_pages(search)
-            index -= free_pages
-            slack += free_pages + blocks(f"{paths.search}-wal")
+            index = _pages_in_use(search)
         finally:
             search.close()
-    return Usage(total(paths), slack, shutil.disk_usage(paths.store.parent).free, max(0, index))
+    # By pages, not by the size of the file: it shrinks only once no reader is in the way, and a plan made meanwhile
+    # would let go again what was let go already.
+    held = _pages_in_use(db) + index + blocks(ballast_path(paths))
+    held += sum(blocks(f"{base}-shm") for base in (paths.store, paths.search))
+    used = total(paths)
+    return Usage(used, max(0, used - held), free(paths), index)
 
 
 def total(paths: Paths) -> int:
     """Everything of ours on that disk: both databases, their WALs, the ballast."""
     files = (f"{base}{suffix}" for base in (paths.store, paths.search) for suffix in ("", "-wal", "-shm"))
     return sum(map(blocks, files)) + blocks(ballast_path(paths))
+
+
+def free(paths: Paths) -> int:
+    """What is left on that disk, for anybody."""
+    return shutil.disk_usage(paths.store.parent).free
 
 
 def blocks(path: str | os.PathLike[str]) -> int:
@@ -73,8 +82,9 @@ def blocks(path: str | os.PathLike[str]) -> int:
         return 0
 
 
-def _free_pages(db: apsw.Connection) -> int:
-    return int(value(db, "PRAGMA freelist_count")) * int(value(db, "PRAGMA page_size"))
+def _pages_in_use(db: apsw.Connection) -> int:
+    pages = int(value(db, "PRAGMA page_count")) - int(value(db, "PRAGMA freelist_count"))
+    return pages * int(value(db, "PRAGMA page_size"))
 
 
 def reserve(soft_cap: int) -> int:
@@ -85,14 +95,28 @@ def reserve(soft_cap: int) -> int:
 # --- giving back --------------------------------------------------------------------------------
 
 
-def give_back(writer: Writer, search: SearchIndex | None, is_stopping: Callable[[], bool] = lambda: False) -> bool:
+def give_back(
+    writer: Writer,
+    search: SearchIndex | None,
+    is_stopping: Callable[[], bool] = lambda: False,
+    index_seconds: float = INDEX_SECONDS,
+) -> bool:
     """Return what was deleted to the file system, in steps that ingest can go between. False: a reader is in the way,
-    or the index is still at it.
+    or the index is still at it. The store first: on a full disk it is what the index is shrunk in.
     """
-    while not is_stopping() and writer.call(_vacuum_some):
-        pass
-    is_shrunk = search is None or search.shrink(INDEX_SECONDS)
-    return any(writer.maintain(connect.truncate_wal) for _ in range(CHECKPOINT_TRIES)) and is_shrunk
+    is_back = give_back_store(writer, is_stopping)
+    if search is None:
+        return is_back
+    is_shrunk = search.shrink(index_seconds)
+    return give_back_store(writer, is_stopping) and is_shrunk
+
+
+def give_back_store(writer: Writer, is_stopping: Callable[[], bool] = lambda: False) -> bool:
+    """The same for the store alone."""
+    left, before = writer.call(_vacuum_some), None
+    while left and left != before and not is_stopping():  # a database that cannot be vacuumed must not keep us for ever
+        left, before = writer.call(_vacuum_some), left
+    return any(writer.maintain(connect.truncate_wal) for _ in range(CHECKPOINT_TRIES))
 
 
 def _vacuum_some(db: apsw.Connection) -> int:
@@ -121,8 +145,8 @@ def keep_ballast(paths: Paths, size: int, keep_free: int) -> bool:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(fd, 0, size)
         else:  # macOS: blocks that were written are there
-            for _ in range(0, size, 2**16):
-                os.write(fd, os.urandom(2**16))
+            for at in range(0, size, 2**16):
+                os.write(fd, os.urandom(min(2**16, size - at)))
     except OSError:
         drop_ballast(paths)
         return False
