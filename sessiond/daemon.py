@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 Screen = "Callable[[Callable[[], dict[str, Any]]], AbstractContextManager[None]]"
 STOP_SECONDS = 1.0  # what a pass may take to notice; a digest or a session under way is small
+INDEX_SECONDS = 600.0  # what a command waits for the search index to have all that it did
 ALIVE_SECONDS = 30.0  # how often the lock file is touched: what "down since" is told by
 
 
@@ -332,14 +333,17 @@ def work_once(config_file: Path | None, verb: str, params: dict[str, Any]) -> di
     at = places.resolve(env)
     places.make_private(at.state_dir)
     register_flavors()
-    with InstanceLock(at.lock).acquire(socket=None, version=__version__, started_at=utc(datetime.now(UTC))):
+    now = utc(datetime.now(UTC))
+    with InstanceLock(at.lock).acquire(socket=None, version=__version__, started_at=now, keeps_time=True):
         config = configuration.load(config_file, env, set(adapters())).config
         paths = places.resolve(env, config.store.path)
         troubles = Troubles(lambda: datetime.now(UTC), lambda _, __: None)
         pipeline = Pipeline(config, paths, troubles, env, mode="poll")
         try:
             pipeline.start_store()
-            return Upkeep(lambda: config, paths, pipeline, troubles).do(verb, params)
+            report = Upkeep(lambda: config, paths, pipeline, troubles).do(verb, params)
+            pipeline.search.catch_up_now(INDEX_SECONDS)
+            return report
         finally:
             pipeline.stop()
 

@@ -41,9 +41,15 @@ class InstanceLock:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._fd: int | None = None
+        self._time_ns: int | None = None
 
-    def acquire(self, *, socket: str | os.PathLike[str] | None, version: str, started_at: str) -> Self:
-        """Hold the lock and say so in the file; Busy, naming the holder, if it is taken."""
+    def acquire(
+        self, *, socket: str | os.PathLike[str] | None, version: str, started_at: str, keeps_time: bool = False
+    ) -> Self:
+        """Hold the lock and say so in the file; Busy, naming the holder, if it is taken.
+
+        The file's time tells when sessiond took in anything last; one who only works on the store `keeps_time`.
+        """
         if self._fd is not None:
             raise RuntimeError("the lock is held already")
         deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -52,6 +58,7 @@ class InstanceLock:
                 raise _busy(read_holder(self.path) or Holder())
             time.sleep(_RETRY_SECONDS)
         self._fd = fd
+        self._time_ns = os.fstat(fd).st_mtime_ns if keeps_time else None
         _write(fd, Holder(os.getpid(), None if socket is None else os.fspath(socket), version, started_at))
         return self
 
@@ -61,6 +68,8 @@ class InstanceLock:
         if fd is not None:
             try:
                 os.ftruncate(fd, 0)
+                if self._time_ns is not None:
+                    os.utime(fd, ns=(self._time_ns, self._time_ns))
             finally:
                 os.close(fd)
 

@@ -138,7 +138,7 @@ class Report:
             "sessions": {name: n for name, n in counted.sessions.items() if name != "events"},
             "store": self._store(counted.sessions["events"]),
             "data_loss": counted.losses,
-            "passes": {"scan": self._scan(), **daemon.schedule.report()},
+            "passes": {"scan": self._scan(), **self._passes()},
             "counters": counters,
             "socket": daemon.server.counters(),
             "config": self._config(),
@@ -180,6 +180,12 @@ class Report:
         next_at = datetime.fromtimestamp(time.time() + loop.next_sweep_in, UTC)
         result = f"{last.found} files in {last.seconds * 1000:.0f} ms"
         return {"last_at": utc(last.at), "last_result": result, "next_at": utc(next_at)}
+
+    def _passes(self) -> dict[str, Any]:
+        """When each ran and runs next; `did` is from the last time that it had anything to do."""
+        never = {"did_at": None, "did": None}
+        did = self._daemon.upkeep.did
+        return {name: {**each, **did.get(name, never)} for name, each in self._daemon.schedule.report().items()}
 
     def _config(self) -> dict[str, Any]:
         daemon = self._daemon

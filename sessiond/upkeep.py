@@ -17,9 +17,10 @@ from sessiond.intake.parse import Wording
 from sessiond.intake.reindex import reindex
 from sessiond.log.light import structlog
 from sessiond.mask import Masker
+from sessiond.model import utc
 from sessiond.passes.analyze import Analyzed, Analyzer, Pace
 from sessiond.passes.evict import Evicted, Evictor
-from sessiond.passes.plan import Policy
+from sessiond.passes.plan import Policy, needed
 from sessiond.store import connect, evict, forget, passes, pinned, reader, space
 from sessiond.units import format_size
 
@@ -33,6 +34,12 @@ if TYPE_CHECKING:
 
     Verb = Callable[[dict[str, Any]], dict[str, Any]]
 
+HOLDERS = {
+    "pinned": "in pinned sessions",
+    "young": "in sessions younger than min_age",
+    "not distilled": "in sessions that are not distilled yet",
+}
+MAKES_ROOM = ("analyze", "unpin", "forget")
 TRY_AGAIN_SECONDS = 60.0  # how soon a pass that could not reach its mark is tried again, unless more was written
 
 
@@ -56,7 +63,9 @@ class Upkeep:
         self._is_clock_doubtful = is_clock_doubtful
         self._is_stopping = is_stopping
         self._log = structlog.get_logger()
-        self._tried: tuple[int, float] | None = None  # bytes used when the last evict pass ended, and when that was
+        # What the last evict pass ended with if it could not reach its mark: bytes used, when, by which policy.
+        self._tried: tuple[int, float, Policy] | None = None
+        self.did: dict[str, dict[str, str]] = {}  # the last time that a pass had anything to do: when, and what
         self._verbs: dict[str, Verb] = {
             "analyze": lambda _: self.analyze(everything=True).to_dict(),
             "evict": self._evict_by_hand,
@@ -73,13 +82,21 @@ class Upkeep:
         """Run a verb to its end. SessiondError where it cannot be done."""
         if verb not in self._verbs:
             raise UsageError(f"there is no {verb} to be done", hint=f"known are {', '.join(sorted(self._verbs))}")
-        return self._verbs[verb](params)
+        try:
+            return self._verbs[verb](params)
+        finally:
+            if verb in MAKES_ROOM:
+                self._tried = None  # what could not go a moment ago may go now
 
     def start(self) -> None:
         """What must hold before anything else is done: room to work in, and old losses named."""
         policy = self._policy()
         space.keep_ballast(self._paths, space.reserve(policy.caps.soft_cap), policy.caps.keep_free)
         self._name_losses()
+        with connect.reading(self._paths.store) as db:
+            for name in ("analyze", "evict"):
+                for last in passes.lately(db, name, 1):
+                    self.did[name] = {"did_at": last["ended_at"], "did": last.get("words", "")}
 
     # --- analyze --------------------------------------------------------------------------------
 
@@ -99,40 +116,46 @@ class Upkeep:
         )
         self._troubles.report("digest", detail, "they stay in the store; the log says why")
         if report.sessions:
-            self._keep_report("analyze", report.to_dict())
+            self._keep_report("analyze", report.to_dict(), report.words())
         return report
 
     # --- evict ----------------------------------------------------------------------------------
 
     def evict(self) -> Evicted:
+        policy = self._policy()
         report = self._evictor().run(
-            self._policy(),
+            policy,
             datetime.now(UTC),
             is_clock_doubtful=self._is_clock_doubtful(),
             is_stopping=self._is_stopping,
         )
-        self._tried = (report.used_after, time.monotonic())
+        is_reached = report.unreachable is None and report.is_space_back
+        self._tried = None if is_reached else (report.used_after, time.monotonic(), policy)
         self._name_what_is_over(report)
         self._name_losses()
         if report.sessions:
-            self._keep_report("evict", report.to_dict())
+            self._keep_report("evict", report.to_dict(), report.words())
         return report
 
     def is_eviction_due(self) -> bool:
-        """Was a cap crossed? Asked every second; ingest stops at the hard one until the pass has been there."""
-        caps = self._policy().caps
+        """Was a cap crossed, or is a pause for one to be ended? Asked every second; ingest stops at the hard one until
+        the pass has been there.
+        """
+        policy = self._policy()
+        caps, reserve = policy.caps, space.reserve(policy.caps.soft_cap)
         used = space.total(self._paths)
-        free = shutil.disk_usage(self._paths.store.parent).free
-        if used <= caps.soft_cap and free >= caps.keep_free:
-            return False
+        pauses = {"hard_cap", "keep_free"} & self._pipeline.loop.pauses.keys()
+        if used <= caps.soft_cap and space.free(self._paths) >= caps.keep_free + reserve:
+            return bool(pauses)
         with connect.reading(self._paths.store) as db:
             usage = space.measure(db, self._paths)
-        is_over = usage.held > caps.soft_cap or usage.free + usage.slack < caps.keep_free
         if usage.held > caps.hard_cap:
             self._pipeline.pause("hard_cap")
-        if self._tried is None:
+        is_over = needed(usage, caps) > 0 or bool(pauses)
+        is_over |= used > caps.soft_cap and usage.slack > 4 * reserve  # a reader kept it from being given back
+        if self._tried is None or self._tried[2] != policy:
             return is_over
-        before, at = self._tried
+        before, at, _ = self._tried
         return is_over and (used > before + caps.soft_cap // 100 or time.monotonic() - at > TRY_AGAIN_SECONDS)
 
     def _evict_by_hand(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -190,7 +213,8 @@ class Upkeep:
                 pipeline.reconfigure(self._config())
             pipeline.resume("reindex")
             pipeline.search.wake()
-        self._keep_report("reindex", report)
+        self.analyze(everything=True)  # digests are derived anew as well
+        self._keep_report("reindex", report, f"{report['sessions']} sessions")
         return report
 
     def _derive_anew(self, config: Config, uids: list[str]) -> dict[str, Any]:
@@ -221,14 +245,14 @@ class Upkeep:
     def _name_what_is_over(self, report: Evicted) -> None:
         detail = None
         if report.unreachable is not None:
+            holders = [each for each in report.unreachable["held_by"] if each["bytes"]]
             held = ", ".join(
-                f"{format_size(each['bytes'])} {each['what']}"
-                for each in report.unreachable["held_by"]
-                if each["bytes"]
+                f"{format_size(each['bytes'])} {HOLDERS.get(each['what'], each['what'])}" for each in holders
             )
             detail = f"{format_size(report.unreachable['bytes'])} more than allowed, and nothing may go: {held}"
-        fix = "unpin sessions, lower retention.min_age, or allow more: sessiond evict --dry-run"
-        self._troubles.report("over_budget", detail, fix)
+        self._troubles.report(
+            "over_budget", detail, "allow more: retention.soft_cap; sessiond evict says what holds it"
+        )
         cap = self._policy().distilled_cap
         with connect.reading(self._paths.store) as db:
             distilled = evict.distilled_bytes(db)
@@ -245,9 +269,10 @@ class Upkeep:
         )
         self._troubles.report("data_loss", detail, "when you have read it: sessiond status --acknowledge")
 
-    def _keep_report(self, name: str, report: dict[str, Any]) -> None:
+    def _keep_report(self, name: str, report: dict[str, Any], words: str) -> None:
         now = datetime.now(UTC)
-        self._pipeline.writer.call(lambda db: passes.keep(db, name, report, now))
+        self.did[name] = {"did_at": utc(now), "did": words}
+        self._pipeline.writer.call(lambda db: passes.keep(db, name, {**report, "words": words}, now))
 
 
 def uids_of(params: dict[str, Any]) -> list[str]:

@@ -505,10 +505,12 @@ def test_it_stops_between_two_sessions_when_it_is_told_to(lab):
 
 def test_by_hand_without_a_daemon(lab):
     write_by_turns(lab)
-    before = derived(lab)
+    lab.analyze()
+    before, digest = derived(lab), lab.digest("claude:s1")
     said = lab.cli("reindex", "s1")
     assert (said.returncode, said.stdout) == (0, "1 session derived anew, 10 events; 0 changed\n")
     assert_same(before, derived(lab))
+    assert lab.digest("claude:s1") == digest, "derived anew as well"
     told = json.loads(lab.cli("reindex", "--json").stdout)
     assert (told["sessions"], told["complete"], told["failed"]) == (1, True, [])
     assert lab.cli("reindex", "nobody").returncode == 1

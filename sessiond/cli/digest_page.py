@@ -28,7 +28,9 @@ def rows(digest: Digest, to: Terminal, words: Words) -> Rows:
     )
     stops = digest["human_interventions"]
     yield from _listed("stopped", [words(each["summary"]) for each in stops["items"]], 0, to, count=stops["count"])
-    yield from _listed("open", [_call(each, words) for each in digest["open_calls"]], 0, to)
+    yield from _listed(
+        "open", [_call(each, words) for each in digest["open_calls"]], digest.get("open_calls_more", 0), to
+    )
     signals = [f"{each['signal']} ({words(each['detail'])})" for each in digest["signals"]]
     yield from _listed("signals", signals, 0, to)
     if digest["partial"]:

@@ -87,4 +87,4 @@ def _print(verb: str, report: dict[str, Any]) -> None:
         to.line(f"{terminal.plain(uid)} was {'pinned already' if report['pinned'] else 'not pinned'}")
     if report["pinned"] and report["evicted"]:
         before = times.count(len(report["evicted"]), "session")
-        terminal.say_note(f"{before} evicted before: only the digest is left, and what comes from now on")
+        terminal.say_note(f"{before} evicted already: what is left is the digest, and what comes from now on")

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_obj
 def command(config_file: Path | None, /, uids: tuple[str, ...], as_json: bool) -> None:
-    """Derive events anew from the bytes that were kept, as this version reads them; digests follow with the
-    next analyze pass.
+    """Derive events and digests anew from the bytes that were kept, as this version reads them.
 
     The agents' files are not needed. Sessions that are partly evicted stay as they are. Nothing new is taken in
     meanwhile: it is read afterwards. Asks the daemon where one is running, else does it itself.
@@ -51,8 +50,6 @@ def command(config_file: Path | None, /, uids: tuple[str, ...], as_json: bool) -
 def _words(report: dict[str, Any]) -> Iterator[str]:
     done = f"{times.count(report['sessions'], 'session')} derived anew, {times.count(report['events'], 'event')}"
     yield f"{done}; {report['changed']:,} changed"
-    if report["sessions"]:
-        yield "their digests are made anew with the next pass; now: sessiond analyze"
     for name, why in (
         ("skipped_evicted", "partly evicted"),
         ("skipped_agents", "of agents that are not installed"),

@@ -70,10 +70,10 @@ def _page(answer: Answer, to: Terminal, session: Session) -> Iterator[str]:
     yield to.style(to.fit(answer.words(session.title) or "(no title)", 0), "bold")
     yield to.style(session.session_uid if to.width is None else to.fit(terminal.plain(session.session_uid), 0), "cyan")
     yield ""
-    for label, text in _facts(answer, to, session):
+    digest = digests.by_uid(answer.db, session.session_uid)
+    for label, text in _facts(answer, to, session, digest):
         yield _row(to, label, text)
     yield from _files(answer, to, session.session_uid)
-    digest = digests.by_uid(answer.db, session.session_uid)
     if digest is None:
         yield _row(to, "digest", "not yet; the next pass makes it, or now: sessiond analyze")
     else:
@@ -114,7 +114,7 @@ def _paragraph(to: Terminal, label: str, text: str) -> Iterator[str]:
         yield _row(to, "" if number else label, line)
 
 
-def _facts(answer: Answer, to: Terminal, session: Session) -> Iterator[tuple[str, str]]:
+def _facts(answer: Answer, to: Terminal, session: Session, digest: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
     words = answer.words
     agent = session.flavor + (f" · {words(session.model)}" if session.model else "")
     yield "agent", agent + (" · sub-agent" if session.is_sidechain else "")
@@ -126,7 +126,8 @@ def _facts(answer: Answer, to: Terminal, session: Session) -> Iterator[tuple[str
     yield "when", _when(session, to)
     yield "outcome", _outcome(answer, to, session)
     yield "work", _work(session)
-    counts = glance.kinds(answer.db, session.session_uid)
+    # Of an evicted session the digest still knows them.
+    counts = glance.kinds(answer.db, session.session_uid) or (digest or {}).get("kinds")
     if counts:
         told = f"{sum(counts.values()):,}: " + ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
         for number, line in enumerate(errors_page.wrapped(to, told, LABEL + 2)):

@@ -20,10 +20,10 @@ LOSSES_SHOWN = 5  # on a screen; --json has more
 NOTHING_DONE = "nothing to do"
 BY_USER = "user"
 _REASONS = {
-    "hard_cap": "the store is over its hard cap",
-    "keep_free": "too little room on the disk",
+    "hard_cap": "hard cap reached",
+    "keep_free": "too little disk left",
     "store_full": "the disk is full",
-    "reindex": "a reindex is at work",
+    "reindex": "reindex at work",
 }
 
 
@@ -55,7 +55,11 @@ def _pass_words(each: Mapping[str, Any], now: datetime, *, is_scan: bool) -> str
         return times.when(each.get("next_at"), now)
     result = plain(str(each.get("last_result") or "")).removeprefix(f"{NOTHING_DONE}; ")
     when = times.when(each["last_at"], now)
-    return when if is_scan or result in ("", NOTHING_DONE) else f"{when}: {result}"
+    if is_scan:
+        return when
+    if result in ("", NOTHING_DONE):
+        return f"{when}; {times.when(each['did_at'], now)}: {plain(str(each['did']))}" if each.get("did") else when
+    return f"{when}: {result}"
 
 
 def loss_lines(to: Terminal, status: Status, now: datetime) -> list[str]:
@@ -65,9 +69,11 @@ def loss_lines(to: Terminal, status: Status, now: datetime) -> list[str]:
     lines = []
     for each in shown:
         when = times.when(each.get("at"), now, absolute=not to.is_screen)
-        events = f"events {each.get('first_seq'):,} to {each.get('last_seq'):,}"
+        events = f"events {each.get('first_seq') or 0:,} to {each.get('last_seq') or 0:,}"
+        # The reason is that of the report above them; only a file or a pipe has room for it again.
+        why = "" if to.is_screen else f": {plain(str(each.get('reason')))}"
         lines.append(plain(str(each.get("session_uid"))))
-        lines.append(f"  {events}, {format_size(each.get('bytes') or 0)}, {when}: {plain(str(each.get('reason')))}")
+        lines.append(f"  {events}, {format_size(each.get('bytes') or 0)}, {when}{why}")
     if len(losses) > len(shown):
         lines.append(f"and {len(losses) - len(shown):,} more (--json lists them)")
     return lines

@@ -114,7 +114,7 @@ def _print(look: _Look, problems: Sequence[Finding], notes: Sequence[Finding]) -
         to.line("  " + to.style(f"{terminal.plain(about)}{terminal.plain(finding.fix)}", "dim"))
     compared = f"{times.count(look.files, 'file')} compared, {format_size(look.compared)}"
     if not look.files:
-        compared = "no file compared (evicted, or the files are gone)"
+        compared = "no file compared" + (" (evicted, or the files are gone)" if look.sessions else "")
     verdict = times.count(len(problems), "problem") if problems else "all as it should be"
     to.line(f"{times.count(look.sessions, 'session')}, {compared}: {verdict}")
 

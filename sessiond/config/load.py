@@ -96,9 +96,10 @@ def _warnings(config: Config, flavors: Collection[str]) -> list[str]:
             said.append(f"sources.{quoted(flavor)} names no installed agent ({hint})")
     cap = config.retention.soft_cap
     if cap is not None and cap < 16 * MIB:
-        said.append(
-            f'retention.soft_cap is only {format_size(cap)} (a plain number is bytes; did you mean "{cap}GiB"?)'
+        meant = (
+            f'a plain number is bytes; did you mean "{cap}GiB"?' if cap < 4096 else "little but digests will be kept"
         )
+        said.append(f"retention.soft_cap is only {format_size(cap)} ({meant})")
     return said
 
 

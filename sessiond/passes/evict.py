@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from sessiond.store.writer import Writer
 
 ROUNDS = 5  # a plan's estimate was never off by so much; a pass must end
-INDEX_SECONDS = 60.0
-TIGHT_SECONDS = 5.0  # what the index is waited for on a full disk: it cannot go on before there is room
+INDEX_SECONDS = 60
 
 
 @dataclass(slots=True)
@@ -85,6 +84,7 @@ class Evictor:
         self._resume = resume
         self._is_stopping: Callable[[], bool] = lambda: False
         self._reserve = 0
+        self._is_ballast_gone = False
 
     def dry_run(self, policy: Policy, now: datetime, *, is_clock_doubtful: bool) -> dict[str, Any]:
         """What a run would do now. Nothing is changed."""
@@ -117,10 +117,11 @@ class Evictor:
         self._rounds(policy, now, report, is_clock_doubtful=is_clock_doubtful, any_age=False)
         if self._usage().held > policy.caps.hard_cap and not is_stopping():
             self._overflow(policy, now, report, is_clock_doubtful=is_clock_doubtful)
-        elif planning.lacking(self._usage(), policy.caps) and not is_stopping():
+        elif self._is_room_lacking(policy) and not is_stopping():
             self._analyze()  # what was just read is all there is to let go
             self._rounds(policy, now, report, is_clock_doubtful=is_clock_doubtful, any_age=False)
-        if not report.sessions and self._usage().slack > self._reserve:
+        usage = self._usage()
+        if not report.sessions and (usage.slack > self._reserve or planning.lacking_now(usage, policy.caps)):
             self._give_back(report)
         self._close(policy, report)
         return report
@@ -133,6 +134,7 @@ class Evictor:
         for _ in range(ROUNDS):
             if self._is_stopping():
                 return
+            self._make_room_to_work()
             with connect.reading(self._paths.store) as db:
                 plan = planning.make(db, self._paths, policy, now, is_clock_doubtful=is_clock_doubtful, any_age=any_age)
             if not plan.items:
@@ -198,26 +200,44 @@ class Evictor:
         for row in begun:
             evict.finish_leaving(self._writer, row, self._after_each)
 
+    def _is_room_lacking(self, policy: Policy) -> bool:
+        usage = self._usage()
+        return planning.lacking(usage, policy.caps) + planning.lacking_now(usage, policy.caps) > 0
+
     def _is_tight(self) -> bool:
         return space.free(self._paths) < self._reserve
 
     def _make_room_to_work(self) -> None:
         """On a full disk even a DELETE fails: it goes through the WAL. The ballast is what it goes into then."""
-        if self._is_tight():
+        if not self._is_tight():
+            return
+        if space.free(self._paths) < self._reserve // 4:
+            self._pause("keep_free")  # ingest would take all of that room
             space.drop_ballast(self._paths)
-            self._writer.maintain(connect.truncate_wal)
+            self._is_ballast_gone = True
+        self._writer.maintain(connect.truncate_wal)
 
     def _give_back(self, report: Evicted) -> None:
         """The store's part at once where the disk is full: the index needs room to take in what is to be removed."""
-        is_tight = self._is_tight()
-        if is_tight:
+        if self._is_tight() or self._is_ballast_gone:
             space.give_back_store(self._writer, self._is_stopping)
-        seconds = TIGHT_SECONDS if is_tight else INDEX_SECONDS
-        does_follow = self._search.catch_up_now(seconds)
+            self._is_ballast_gone = not space.keep_ballast(self._paths, self._reserve, 0)
+        if self._is_ballast_gone:
+            report.is_space_back = False
+            return
+        does_follow = self._does_index_follow()
         index = self._search if does_follow else None  # else it has not even heard of what is to be removed
-        index_seconds = seconds if is_tight else space.INDEX_SECONDS
-        is_back = space.give_back(self._writer, index, self._is_stopping, index_seconds)
+        is_back = space.give_back(self._writer, index, self._is_stopping)
         report.is_space_back = is_back and does_follow
+
+    def _does_index_follow(self) -> bool:
+        """Not for long on a full disk: it cannot go on before there is room."""
+        for _ in range(INDEX_SECONDS):
+            if self._search.catch_up_now(1.0):
+                return True
+            if self._is_tight() or self._is_stopping():
+                return False
+        return False
 
     def _usage(self) -> space.Usage:
         with connect.reading(self._paths.store) as db:
@@ -233,7 +253,6 @@ class Evictor:
         if need:
             with connect.reading(self._paths.store) as db:
                 report.unreachable = {"bytes": need, "held_by": evict.holders(db, usage.held)}
-        is_over = usage.held > caps.hard_cap
-        is_tight = usage.free + usage.slack < caps.keep_free
-        for name, is_so in (("hard_cap", is_over), ("keep_free", is_tight)):
+        is_over = usage.held > caps.hard_cap or (usage.used > caps.hard_cap and not report.is_space_back)
+        for name, is_so in (("hard_cap", is_over), ("keep_free", planning.lacking_now(usage, caps) > 0)):
             (self._pause if is_so else self._resume)(name)

@@ -100,12 +100,22 @@ def needed(usage: Usage, caps: Caps) -> int:
     room = lacking(usage, caps)
     if usage.held <= caps.soft_cap and not room:
         return 0
-    return max(0, usage.held - caps.low_water, room)
+    # With some more than is lacking: a disk that is filled to its last byte again would need the next pass at once.
+    return max(0, usage.held - caps.low_water, room + space.reserve(caps.soft_cap) if room else 0)
 
 
 def lacking(usage: Usage, caps: Caps) -> int:
-    """What others on this disk would have to do without."""
-    return max(0, caps.keep_free - usage.free - usage.slack)
+    """How much less than keep_free there is besides the room that is needed to work in: a ballast that was given up
+    must come back, and WALs within their limit are no slack, or a full disk would pass for one with room.
+    """
+    reserve = space.reserve(caps.soft_cap)
+    to_work_in = max(0, reserve - usage.ballast) + min(usage.wals, 2 * reserve)
+    return max(0, caps.keep_free + to_work_in - usage.free - usage.slack)
+
+
+def lacking_now(usage: Usage, caps: Caps) -> int:
+    """The same without what could still be given back: what ingest would run into next."""
+    return max(0, caps.keep_free + max(0, space.reserve(caps.soft_cap) - usage.ballast) - usage.free)
 
 
 def _add_budget(db: apsw.Connection, plan: Plan, weights: Weights, active_before: str, *, any_age: bool) -> None:

@@ -16,7 +16,7 @@ SELECT count(*), ifnull(sum(size), 0), ifnull(sum(pending_bytes), 0), ifnull(sum
 """
 _SESSIONS = """
 SELECT count(*),
-       ifnull(sum(ingested_at IS NULL), 0),
+       ifnull(sum(ingested_at IS NULL AND analyzed_at IS NULL AND evicted_at IS NULL), 0),
        ifnull(sum(ingested_at IS NOT NULL AND analyzed_at IS NULL AND evicted_at IS NULL), 0),
        ifnull(sum(analyzed_at IS NOT NULL AND evicted_at IS NULL), 0),
        ifnull(sum(evicted_at IS NOT NULL), 0),

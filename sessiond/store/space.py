@@ -41,6 +41,8 @@ class Usage:
     slack: int
     free: int  # on the file system, for others too
     index: int  # the part of `used` that is the search index
+    wals: int  # the part of `slack` that is needed again as soon as something is written
+    ballast: int
 
     @property
     def held(self) -> int:
@@ -58,10 +60,11 @@ def measure(db: apsw.Connection, paths: Paths) -> Usage:
             search.close()
     # By pages, not by the size of the file: it shrinks only once no reader is in the way, and a plan made meanwhile
     # would let go again what was let go already.
-    held = _pages_in_use(db) + index + blocks(ballast_path(paths))
-    held += sum(blocks(f"{base}-shm") for base in (paths.store, paths.search))
+    ballast = blocks(ballast_path(paths))
+    wals, beside = (sum(blocks(f"{base}{end}") for base in (paths.store, paths.search)) for end in ("-wal", "-shm"))
     used = total(paths)
-    return Usage(used, max(0, used - held), free(paths), index)
+    slack = max(0, used - _pages_in_use(db) - index - ballast - beside)
+    return Usage(used, slack, free(paths), index, wals, ballast)
 
 
 def total(paths: Paths) -> int:
@@ -95,19 +98,14 @@ def reserve(soft_cap: int) -> int:
 # --- giving back --------------------------------------------------------------------------------
 
 
-def give_back(
-    writer: Writer,
-    search: SearchIndex | None,
-    is_stopping: Callable[[], bool] = lambda: False,
-    index_seconds: float = INDEX_SECONDS,
-) -> bool:
+def give_back(writer: Writer, search: SearchIndex | None, is_stopping: Callable[[], bool] = lambda: False) -> bool:
     """Return what was deleted to the file system, in steps that ingest can go between. False: a reader is in the way,
     or the index is still at it. The store first: on a full disk it is what the index is shrunk in.
     """
     is_back = give_back_store(writer, is_stopping)
     if search is None:
         return is_back
-    is_shrunk = search.shrink(index_seconds)
+    is_shrunk = search.shrink(INDEX_SECONDS)
     return give_back_store(writer, is_stopping) and is_shrunk
 
 

@@ -169,6 +169,22 @@ def test_digest_that_was_overtaken_is_not_saved(lab, monkeypatch):
     assert run(lab, everything=True)["sessions"] == 1
 
 
+def test_events_that_came_while_it_was_folded_leave_it_ingested(lab, monkeypatch):
+    append(lab.claude_file(), user_line(0))
+    lab.ingest()
+    real = digests.save
+
+    def late(db, distilled, now):
+        db.execute("UPDATE _session SET next_seq = next_seq + 1")  # as a commit in between does
+        return real(db, distilled, now)
+
+    monkeypatch.setattr(digests, "save", late)
+    assert run(lab, everything=True)["sessions"] == 1
+    session = lab.sessions()["claude:s1"]
+    assert (session.state, session.analyzed_at) == ("ingested", None)
+    assert lab.digest("claude:s1")["turns"] == 1, "what was folded is kept"
+
+
 def test_one_session_that_cannot_be_folded_does_not_keep_the_others(lab, monkeypatch):
     append(lab.claude_file("s1"), user_line(0))
     append(lab.claude_file("s2"), user_line(0, session="s2"))

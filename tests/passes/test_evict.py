@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from lab import Lab, append, user_line
+from tests.passes.test_promises import let_all_go
 from sessiond.store.connect import rows, value
 
 MIB = 2**20
@@ -230,3 +231,18 @@ def test_superseded_content_goes_first_and_a_record_seen_again_is_told_again(lab
     lab.ingest()
     lab.analyze()
     assert lab.digest("claude:s1")["turns"] == 2
+
+
+def test_line_without_a_name_that_comes_again_after_eviction_is_a_new_event(lab):
+    """Such a record is known by its bytes and how often they came before: that must stay known."""
+    line = user_line(0, "again", uuid=None)
+    append(lab.claude_file(), line * 2)
+    lab.ingest()
+    assert len(lab.events("claude:s1")) == 2
+    lab.analyze()
+    let_all_go(lab)
+    append(lab.claude_file(), line)
+    lab.ingest()
+    lab.analyze()
+    assert [event.summary for event in lab.events("claude:s1")] == ["again"]
+    assert lab.digest("claude:s1")["turns"] == 3

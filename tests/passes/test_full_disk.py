@@ -14,10 +14,11 @@ import pytest
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (2, 1, 0)]  # run as a program it has no conftest
 
+from test_evict import MIB, write_session
+
 from lab import Lab, append, until, user_line
 from sessiond.store import space
 from sessiond.store.connect import rows, value
-from test_evict import MIB, write_session
 
 
 def inside(scenario: str, lab: Lab, size: str) -> None:
@@ -59,7 +60,9 @@ def numbers_stored(lab: Lab, uid: str) -> list[str]:
 
 def history_larger_than_the_disk(lab: Lab) -> None:
     """120 MiB of history that does not compress, onto a disk of 64 MiB."""
-    lab.write_config('[retention]\nsoft_cap = "1GiB"\nmin_age = "0s"\nkeep_free = "2MiB"\n[analyze]\nquiet_after = "0s"\n')
+    lab.write_config(
+        '[retention]\nsoft_cap = "1GiB"\nmin_age = "0s"\nkeep_free = "2MiB"\n[analyze]\nquiet_after = "0s"\n'
+    )
     for number in range(60):
         write_session(lab, f"s{number:02d}", 2 * MIB, timedelta(days=90 - number))
         os.utime(lab.claude_file(f"s{number:02d}"), (0, 1_700_000_000 + number))
@@ -91,7 +94,9 @@ def assert_each_line_was_told_once(lab: Lab, sessions: int) -> None:
             db, "SELECT uid, events, evicted_events, next_seq - 1 FROM _session WHERE uid LIKE 'claude:s%'"
         ):
             assert events == last, uid
-            kept = value(db, "SELECT count(*) FROM _event JOIN _session AS s ON s.id = session_id WHERE uid = ?", (uid,))
+            kept = value(
+                db, "SELECT count(*) FROM _event JOIN _session AS s ON s.id = session_id WHERE uid = ?", (uid,)
+            )
             assert kept == events - evicted, uid
     for number in range(sessions):
         digest = lab.digest(f"claude:s{number:02d}")
@@ -108,6 +113,8 @@ def test_full_disk_is_survived_and_every_line_is_stored_once(lab):
 if __name__ == "__main__":
     machine = Lab(Path(sys.argv[2]))
     machine.paths.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=700,size={sys.argv[3]}", "tmpfs", machine.paths.state_dir], check=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"mode=700,size={sys.argv[3]}", "tmpfs", machine.paths.state_dir], check=True
+    )
     assert space.total(machine.paths) == 0
     globals()[sys.argv[1]](machine)

@@ -59,7 +59,13 @@ def call_lines(number: int, *, failed: bool, session: str = "s1") -> list[bytes]
 
 def answer(number: int, session: str = "s1") -> bytes:
     text = {"type": "text", "text": f"answer {number} " + "x" * (number * 37 % 400)}
-    message = {"id": f"a{number}", "role": "assistant", "model": "m", "content": [text], "stop_reason": "end_turn"}
+    message = {
+        "id": f"a{session}-{number}",
+        "role": "assistant",
+        "model": "m",
+        "content": [text],
+        "stop_reason": "end_turn",
+    }
     return user_line(number, session=session, type="assistant", message=message)
 
 
