@@ -102,12 +102,13 @@ class Privacy(Section):
     exclude: Globs = Field(
         default=(),
         description='Folders of which nothing is stored, such as ["~/private", "/srv/*/secret/**"]: the '
-        "folder and all below it, matched against a session's working folder and repository.",
+        "folder and all below it, matched against a session's working folder and repository. The lists of all files "
+        "add up; `sessiond exclude` writes one.",
     )
     mask: Regexes = Field(
         default=(),
         description="Regular expressions of your own secrets, such as ['ACME-[0-9]{6}']; keys, "
-        "tokens and passwords of the usual kinds are masked anyway.",
+        "tokens and passwords of the usual kinds are masked anyway. The lists of all files add up.",
     )
 
 
