@@ -40,7 +40,8 @@ HOLDERS = {
     "not distilled": "in sessions that are not distilled yet",
 }
 MAKES_ROOM = ("analyze", "unpin", "forget")
-TRY_AGAIN_SECONDS = 60.0  # how soon a pass that could not reach its mark is tried again, unless more was written
+# How soon a pass that could not reach its mark is tried again, unless more was written; and while ingest waits for it.
+TRY_AGAIN_SECONDS, TRY_SOON_SECONDS = 60.0, 5.0
 
 
 class Upkeep:
@@ -156,7 +157,8 @@ class Upkeep:
         if self._tried is None or self._tried[2] != policy:
             return is_over
         before, at, _ = self._tried
-        return is_over and (used > before + caps.soft_cap // 100 or time.monotonic() - at > TRY_AGAIN_SECONDS)
+        patience = TRY_SOON_SECONDS if pauses else TRY_AGAIN_SECONDS
+        return is_over and (used > before + caps.soft_cap // 100 or time.monotonic() - at > patience)
 
     def _evict_by_hand(self, params: dict[str, Any]) -> dict[str, Any]:
         if params.get("dry_run"):

@@ -83,6 +83,7 @@ class IntakeLoop:
         troubles: Troubles,
         *,
         beat: Callable[[], None] = lambda: None,
+        has_room: Callable[[], bool] = lambda: True,
         log: Any = None,
     ) -> None:
         self.roots = roots
@@ -92,6 +93,7 @@ class IntakeLoop:
         self._pace = pace
         self._troubles = troubles
         self._beat = beat
+        self._has_room = has_room
         self._log = log
         self.inbox = Inbox()
         self.watch = make_watch(self._hint, self._trouble)
@@ -242,6 +244,8 @@ class IntakeLoop:
             self._tick(now)
         if self._pace.due(now) and self.paused_by is None:
             self._sweep()
+        if self.paused_by is None and not self._has_room():
+            self.pause("keep_free")  # whoever makes room ends it
         if self.paused_by is not None:
             self._going.wait(TICK_SECONDS)
             return

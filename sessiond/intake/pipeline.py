@@ -79,6 +79,12 @@ class Pipeline:
         self.loop = self._build()
         self._take_up_pause()
 
+    def _room(self) -> Callable[[], bool]:
+        """Whether there is room to take in more; asked before every chunk."""
+        caps = self._config.retention.caps(shutil.disk_usage(self._paths.store.parent).total)
+        least = space.least_free(caps.keep_free, space.reserve(caps.soft_cap))
+        return lambda: space.free(self._paths) >= least
+
     def _wal_limit(self) -> int:
         soft_cap = self._config.retention.caps(shutil.disk_usage(self._paths.store.parent).total).soft_cap
         return space.reserve(soft_cap)
@@ -92,6 +98,7 @@ class Pipeline:
         self.writer.start()
         limit = self._wal_limit()
         self.writer.maintain(lambda db: connect.limit_wal(db, limit))
+        self.writer.limit(batch_bytes=limit // 2, has_room=self._room())
         self.search.start()
 
     def stop(self) -> None:
@@ -245,6 +252,8 @@ class Pipeline:
         number = self.ask()["ticket"]
         while not (state := self.asked({"ticket": number}))["done"]:
             on_progress(state)
+            if self.loop.paused_by == "keep_free":
+                raise SessiondError("the disk is too full: not all was taken in", hint="make room: sessiond evict")
             time.sleep(0.02)
         on_progress(state)
         del state["done"], state["history"]
@@ -306,6 +315,7 @@ class Pipeline:
             pace,
             self._troubles,
             beat=self._beat,
+            has_room=self._room(),
             log=self._log,
         )
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import apsw
+
 from sessiond.model import utc
 from sessiond.passes import plan as planning
 from sessiond.store import connect, evict, space
@@ -157,7 +159,12 @@ class Evictor:
         for each in plan.items:
             if self._is_stopping():
                 break
-            if self._let_go(each, now, before_backstop if each.rule == "backstop" else before):
+            try:
+                is_gone = self._let_go(each, now, before_backstop if each.rule == "backstop" else before)
+            except apsw.FullError:  # one that was begun is gone on with when there is room again
+                self._make_room_to_work()
+                continue
+            if is_gone:
                 done.append(each.uid)
         return done
 
@@ -211,7 +218,7 @@ class Evictor:
         """On a full disk even a DELETE fails: it goes through the WAL. The ballast is what it goes into then."""
         if not self._is_tight():
             return
-        if space.free(self._paths) < self._reserve // 4:
+        if space.free(self._paths) < self._reserve // 2:
             self._pause("keep_free")  # ingest would take all of that room
             space.drop_ballast(self._paths)
             self._is_ballast_gone = True
@@ -235,7 +242,7 @@ class Evictor:
         for _ in range(INDEX_SECONDS):
             if self._search.catch_up_now(1.0):
                 return True
-            if self._is_tight() or self._is_stopping():
+            if self._is_tight() or self._search.is_failing or self._is_stopping():
                 return False
         return False
 

@@ -109,13 +109,15 @@ def lacking(usage: Usage, caps: Caps) -> int:
     must come back, and WALs within their limit are no slack, or a full disk would pass for one with room.
     """
     reserve = space.reserve(caps.soft_cap)
-    to_work_in = max(0, reserve - usage.ballast) + min(usage.wals, 2 * reserve)
-    return max(0, caps.keep_free + to_work_in - usage.free - usage.slack)
+    to_work_in = max(0, reserve - usage.ballast) + min(usage.wals, 2 * reserve) + usage.index_need
+    return max(0, space.least_free(caps.keep_free, reserve) + to_work_in - usage.free - usage.slack)
 
 
 def lacking_now(usage: Usage, caps: Caps) -> int:
     """The same without what could still be given back: what ingest would run into next."""
-    return max(0, caps.keep_free + max(0, space.reserve(caps.soft_cap) - usage.ballast) - usage.free)
+    reserve = space.reserve(caps.soft_cap)
+    to_work_in = max(0, reserve - usage.ballast) + usage.index_need
+    return max(0, space.least_free(caps.keep_free, reserve) + to_work_in - usage.free)
 
 
 def _add_budget(db: apsw.Connection, plan: Plan, weights: Weights, active_before: str, *, any_age: bool) -> None:

@@ -105,10 +105,15 @@ def limit_wal(db: apsw.Connection, limit_bytes: int) -> None:
 
 
 def truncate_wal(db: apsw.Connection) -> bool:
-    """Move the WAL into the database and empty it; False where a reader is in the way. Never waits long for one."""
+    """Move the WAL into the database and empty it; False where a reader is in the way or the disk is full.
+
+    Never waits long for a reader.
+    """
     db.set_busy_timeout(CHECKPOINT_MS)
     try:
         return not value(db, "PRAGMA wal_checkpoint(TRUNCATE)")
+    except apsw.FullError:  # what the WAL adds to the database has no room
+        return False
     finally:
         db.set_busy_timeout(BUSY_MS)
 

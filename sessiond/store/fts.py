@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-VERSION = 2
+VERSION = 3
 MERGED_PAGES = 200  # of the index that are merged at a time: some 20 ms
 VACUUMED_PAGES = 500
 
@@ -53,6 +53,10 @@ def open_index(path: Path) -> apsw.Connection:
     if found == 0:
         with connect.transaction(db):
             db.execute(_SCHEMA)
+            for table in TABLES:
+                # By itself it would rewrite a large part of the index in one transaction, whenever a tenth of that
+                # part was removed: what was evicted is merged away in steps instead.
+                db.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('deletemerge', 0)")
             db.pragma("user_version", VERSION)
     return db
 

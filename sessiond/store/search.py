@@ -7,6 +7,7 @@ damaged, foreign or too far behind is simply made again from the archive.
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections import deque
 from contextlib import suppress
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 RETRY_SECONDS = 1.0
 REBUILT = 2000  # events that a rebuild takes in by one transaction
+ROUND_BYTES = 2**18  # of them, compressed: the WAL must hold what becomes of them
 ROUND = 64  # outbox entries (one per chunk) taken in by one transaction
 
 
@@ -56,6 +58,7 @@ class SearchIndex:
         self._thread = threading.Thread(target=self._run, name="search", daemon=True)
         self.position = 0
         self._reached_position = _Position()
+        self.is_failing = False  # the last try did not succeed
 
     def start(self) -> None:
         self._thread.start()
@@ -84,15 +87,24 @@ class SearchIndex:
         A removed entry is only a mark until the parts of the index that hold it are merged, its words included.
         """
         done = threading.Event()
+        is_shrunk = False
 
         def run(db: apsw.Connection) -> None:
-            for table in fts.TABLES:
-                fts.merge_to_the_end(db, table, lambda: self._stopping)
-            fts.give_back(db, lambda: self._stopping)
-            done.set()
+            nonlocal is_shrunk
+            try:
+                for table in fts.TABLES:
+                    fts.merge_to_the_end(db, table, lambda: self._stopping or not self._has_room())
+                fts.give_back(db, lambda: self._stopping)
+                is_shrunk = self._has_room()
+            finally:  # a full disk: whoever waits must not wait for what will not come
+                done.set()
 
         self.ask(run)
-        return done.wait(timeout)
+        return done.wait(timeout) and is_shrunk
+
+    def _has_room(self) -> bool:
+        """Who follows goes last: the room that is left on a full disk is for letting sessions go."""
+        return shutil.disk_usage(self._path.parent).free >= self._wal_limit // 2
 
     def ask(self, run: Callable[[apsw.Connection], None]) -> None:
         """Have this done on the index's own thread and connection, between two entries."""
@@ -108,6 +120,7 @@ class SearchIndex:
                 try:
                     self._follow(store)
                 except Exception as error:  # noqa: BLE001 - the thread's outer edge: it must go on, and say so
+                    self.is_failing = True
                     if _is_damage(error):
                         self._on_trouble("search_index", f"{type(error).__name__}; it is being made again")
                         _set_aside(self._path)
@@ -123,11 +136,15 @@ class SearchIndex:
         try:
             while not self._stopping:
                 self._news.clear()
-                while not self._stopping and self.catch_up(db, store):
+                while not self._stopping and self._has_room() and self.catch_up(db, store):
                     pass
                 while self._asked and not self._stopping:
                     self._asked.popleft()(db)
-                self._news.wait()
+                if self._has_room():
+                    self._news.wait()
+                else:  # what a transaction that found no room left in the WAL is room, too
+                    connect.truncate_wal(db)
+                    self._stopped.wait(RETRY_SECONDS)
         finally:
             db.close()
 
@@ -173,13 +190,19 @@ class SearchIndex:
     def _reached(self, position: int) -> None:
         self.position = position
         self._reached_position.set(position)
+        self.is_failing = False
         with suppress(apsw.Error):  # the store is full or busy: the next round trims what this one could not
             self._writer.call(lambda writer_db: _trim(writer_db, position))
 
     def catch_up(self, db: apsw.Connection, store: apsw.Connection) -> bool:
         """Take in the next entries of the outbox; False when there are none."""
         query = "SELECT position, data FROM _outbox WHERE position > ? ORDER BY position LIMIT ?"
-        entries = rows(store, query, (self.position, ROUND))
+        entries, size = [], 0
+        for position, data in store.execute(query, (self.position, ROUND)):
+            entries.append((position, data))
+            size += len(data)
+            if size >= ROUND_BYTES:
+                break
         if not entries:
             return False
         with connect.transaction(db):

@@ -29,6 +29,7 @@ RESERVE_SHARE = 64  # of soft_cap: as much for the ballast, and as much for each
 VACUUMED_PAGES = 200  # given back by one transaction of the writer: some 10 ms
 INDEX_SECONDS = 600.0
 CHECKPOINT_TRIES = 20
+INDEX_GROWTH = 12  # bytes of index and its WAL that an entry may come to, for each of its compressed bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Usage:
     index: int  # the part of `used` that is the search index
     wals: int  # the part of `slack` that is needed again as soon as something is written
     ballast: int
+    index_need: int  # room without which the search index cannot take in what waits for it
 
     @property
     def held(self) -> int:
@@ -64,7 +66,8 @@ def measure(db: apsw.Connection, paths: Paths) -> Usage:
     wals, beside = (sum(blocks(f"{base}{end}") for base in (paths.store, paths.search)) for end in ("-wal", "-shm"))
     used = total(paths)
     slack = max(0, used - _pages_in_use(db) - index - ballast - beside)
-    return Usage(used, slack, free(paths), index, wals, ballast)
+    largest = value(db, "SELECT max(length(data)) FROM _outbox") or 0
+    return Usage(used, slack, free(paths), index, wals, ballast, min(LARGEST_RESERVE, INDEX_GROWTH * largest))
 
 
 def total(paths: Paths) -> int:
@@ -93,6 +96,11 @@ def _pages_in_use(db: apsw.Connection) -> int:
 def reserve(soft_cap: int) -> int:
     """The size of the ballast, and the most a WAL may keep."""
     return min(LARGEST_RESERVE, soft_cap // RESERVE_SHARE)
+
+
+def least_free(keep_free: int, reserve_bytes: int) -> int:
+    """With less than this nothing more is taken in: keep_free, and what a transaction and its checkpoint need."""
+    return keep_free + reserve_bytes
 
 
 # --- giving back --------------------------------------------------------------------------------

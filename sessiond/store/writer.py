@@ -63,6 +63,8 @@ class Writer:
         self._batches: deque[Batch] = deque()
         self._calls: deque[_Call] = deque()
         self._queued_bytes = 0
+        self._batch_bytes = BATCH_BYTES
+        self._has_room: Callable[[], bool] = lambda: True
         self._busy = False
         self._stopping = False
         self._changed = threading.Condition()
@@ -79,6 +81,11 @@ class Writer:
         if self._thread.ident is not None:
             self._thread.join()
         self._db.close()
+
+    def limit(self, *, batch_bytes: int, has_room: Callable[[], bool]) -> None:
+        """Smaller transactions, and none of ingest's while there is no room: on a full disk even deleting fails."""
+        self._batch_bytes = min(BATCH_BYTES, batch_bytes)
+        self._has_room = has_room
 
     def submit(self, batch: Batch, *, urgent: bool = True) -> None:
         """Urgent ones (live files) are written before those that are not (history)."""
@@ -134,6 +141,8 @@ class Writer:
     def _write_waiting(self) -> None:
         taken: list[Batch] = []
         try:
+            if not self._has_room():
+                raise apsw.FullError("the room that is left is for making more")
             self._write(taken, self._take_while_there_is_room(taken))
         except Exception as error:  # noqa: BLE001 - told below, batch by batch
             if not taken:  # the transaction did not even begin: nothing that waits can be written now
@@ -151,7 +160,7 @@ class Writer:
             nonlocal size
             with self._changed:
                 queue = self._urgent or self._batches
-                if not queue or (taken and (size >= BATCH_BYTES or time.monotonic() > deadline)):
+                if not queue or (taken and (size >= self._batch_bytes or time.monotonic() > deadline)):
                     return None
                 batch = queue.popleft()
                 size += batch.size

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from lab import Lab, append, user_line
-from tests.passes.test_promises import let_all_go
 from sessiond.store.connect import rows, value
+from tests.passes.test_promises import let_all_go
 
 MIB = 2**20
 
