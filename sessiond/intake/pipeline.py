@@ -243,6 +243,8 @@ class Pipeline:
             until = self.paused_until
             when = "" if until in (None, FOREVER) else f" until {until}"
             raise SessiondError(f"sessiond is paused by you{when}: nothing is taken in", hint="sessiond unpause")
+        if by == "keep_free":
+            raise _too_full()
         if by not in (None, "store_full"):
             raise SessiondError(f"sessiond is paused ({by}): nothing is taken in", hint="sessiond status says why")
 
@@ -253,7 +255,7 @@ class Pipeline:
         while not (state := self.asked({"ticket": number}))["done"]:
             on_progress(state)
             if self.loop.paused_by == "keep_free":
-                raise SessiondError("the disk is too full: not all was taken in", hint="make room: sessiond evict")
+                raise _too_full()
             time.sleep(0.02)
         on_progress(state)
         del state["done"], state["history"]
@@ -366,3 +368,7 @@ def _keep_pause(db: apsw.Connection, until: str | None) -> None:
         db.execute("DELETE FROM _meta WHERE name = 'paused_until'")
     else:
         db.execute("INSERT OR REPLACE INTO _meta VALUES ('paused_until', ?)", (until,))
+
+
+def _too_full() -> SessiondError:
+    return SessiondError("the disk is too full: not all was taken in", hint="make room, or lower retention.keep_free")

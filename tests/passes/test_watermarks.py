@@ -371,8 +371,19 @@ def test_full_disk_does_not_pass_for_one_with_room():
 
     caps = Caps(soft_cap=1024 * MIB, low_water=800 * MIB, hard_cap=1500 * MIB, keep_free=2 * MIB)
     wals = 13 * MIB
-    full = space.Usage(used=64 * MIB, slack=wals, free=0, index=MIB, wals=wals, ballast=16 * MIB)
-    assert plan.lacking(full, caps) == 2 * MIB
+    full = space.Usage(used=64 * MIB, slack=wals, free=0, index=MIB, wals=wals, ballast=16 * MIB, index_need=0)
+    assert plan.lacking(full, caps) == 18 * MIB, "keep_free, and a reserve to work in"
     assert plan.needed(full, caps) > 2 * MIB
-    without_ballast = space.Usage(used=48 * MIB, slack=0, free=10 * MIB, index=MIB, wals=0, ballast=0)
-    assert plan.lacking(without_ballast, caps) == 8 * MIB, "it must come back"
+    without_ballast = space.Usage(used=48 * MIB, slack=0, free=10 * MIB, index=MIB, wals=0, ballast=0, index_need=0)
+    assert plan.lacking(without_ballast, caps) == 24 * MIB, "it must come back"
+
+
+def test_nothing_is_taken_in_without_room_and_all_of_it_once_there_is(lab):
+    append(lab.claude_file(), user_line(0))
+    lab.write_config('[retention]\nkeep_free = "900PiB"\n')
+    done = lab.cli("ingest")
+    assert done.returncode == 1
+    assert "the disk is too full" in done.stderr
+    lab.write_config("")
+    assert lab.cli("ingest").returncode == 0
+    assert len(lab.events("claude:s1")) == 1
