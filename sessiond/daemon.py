@@ -16,6 +16,8 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import apsw
+
 from sessiond import __version__, log as logging, memory, notify, paths as places
 from sessiond.adapters import adapters, load_errors, register_flavors
 from sessiond.config import load as configuration
@@ -179,10 +181,18 @@ class Daemon:
                 os.utime(self.paths.lock)
             self.schedule.tick()
             self._name_clock()
-            if self.upkeep.is_eviction_due():
-                self.schedule.hurry("evict")
+            self._look_at_room()
             self.report.refresh()
             self.notifier.status(self.report.line())
+
+    def _look_at_room(self) -> None:
+        try:
+            if self.upkeep.is_eviction_due():
+                self.schedule.hurry("evict")
+        except (OSError, apsw.Error) as error:  # a store that is locked or gone is looked after elsewhere
+            self.troubles.report("room", f"{type(error).__name__} while measuring the store", "it is tried again")
+        else:
+            self.troubles.report("room", None)
 
     def _name_clock(self) -> None:
         detail = "the clock jumped by more than a day: nothing is let go for its age yet"

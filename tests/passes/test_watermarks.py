@@ -387,3 +387,20 @@ def test_nothing_is_taken_in_without_room_and_all_of_it_once_there_is(lab):
     lab.write_config("")
     assert lab.cli("ingest").returncode == 0
     assert len(lab.events("claude:s1")) == 1
+
+
+def test_store_that_cannot_be_measured_is_named_and_the_daemon_goes_on(lab):
+    from sessiond.daemon import Daemon
+
+    daemon = Daemon(None)
+
+    class Upkeep:
+        def is_eviction_due(self):
+            raise OSError("no")
+
+    daemon.upkeep = Upkeep()
+    daemon._look_at_room()
+    assert [each["name"] for each in daemon.troubles.listing()] == ["room"]
+    Upkeep.is_eviction_due = lambda _: False
+    daemon._look_at_room()
+    assert not daemon.troubles
