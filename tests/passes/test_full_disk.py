@@ -7,7 +7,6 @@ allows none, these tests are left out. Each scenario runs as a program inside th
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from contextlib import suppress
 from datetime import timedelta
@@ -20,24 +19,9 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (2, 1, 0)]  
 from test_evict import MIB, words, write_session
 
 from lab import Lab, append, until, user_line
+from namespaces import inside, mount_tmpfs
 from sessiond.store import space
 from sessiond.store.connect import rows, value
-
-
-def inside(scenario: str, lab: Lab, size: str) -> None:
-    """Run a scenario of this file with the state folder on a disk of that size."""
-    argv = ["unshare", "-rm", sys.executable, __file__, scenario, str(lab.folder), size]
-    try:
-        allowed = subprocess.run(
-            ["unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", str(lab.user_home)], capture_output=True, text=True
-        )
-    except FileNotFoundError:
-        pytest.skip("there is no unshare here: no disk that may be filled")
-    if allowed.returncode:
-        pytest.skip(f"this kernel lets nobody mount in a namespace of his own: {allowed.stderr.strip()}")
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=400)
-    log = lab.folder / "daemon.log"
-    assert done.returncode == 0, done.stdout + done.stderr + (log.read_text()[-3000:] if log.exists() else "")
 
 
 def status(lab: Lab) -> dict:
@@ -122,20 +106,19 @@ def assert_each_line_was_told_once(lab: Lab, sessions: int) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.fault(53)
 def test_disk_that_others_filled_is_waited_for_and_every_line_is_stored_once(lab):
-    inside("filled_by_others", lab, "64m")
+    inside(__file__, "filled_by_others", lab)
 
 
 @pytest.mark.long
+@pytest.mark.fault(53)
 def test_history_larger_than_the_disk_evicts_its_way_through(lab):
-    inside("history_larger_than_the_disk", lab, "64m")
+    inside(__file__, "history_larger_than_the_disk", lab)
 
 
 if __name__ == "__main__":
     machine = Lab(Path(sys.argv[2]))
-    machine.paths.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"mode=700,size={sys.argv[3]}", "tmpfs", machine.paths.state_dir], check=True
-    )
+    mount_tmpfs(machine.paths.state_dir)
     assert space.total(machine.paths) == 0
     globals()[sys.argv[1]](machine)
