@@ -225,24 +225,21 @@ class Evictor:
         self._writer.maintain(connect.truncate_wal)
 
     def _give_back(self, report: Evicted) -> None:
-        """The store's part at once where the disk is full: the index needs room to take in what is to be removed."""
-        if self._is_tight() or self._is_ballast_gone:
-            space.give_back_store(self._writer, self._is_stopping)
-            self._is_ballast_gone = not space.keep_ballast(self._paths, self._reserve, 0)
+        """The store's part first: it is the room in which the index takes in what is to be removed."""
+        space.give_back_store(self._writer, self._is_stopping)
         if self._is_ballast_gone:
+            self._is_ballast_gone = not space.keep_ballast(self._paths, self._reserve, 0)
+        if self._is_ballast_gone or not self._does_index_follow():  # it has not even heard of what is to be removed
             report.is_space_back = False
             return
-        does_follow = self._does_index_follow()
-        index = self._search if does_follow else None  # else it has not even heard of what is to be removed
-        is_back = space.give_back(self._writer, index, self._is_stopping)
-        report.is_space_back = is_back and does_follow
+        report.is_space_back = space.give_back(self._writer, self._search, self._is_stopping)
 
     def _does_index_follow(self) -> bool:
         """Not for long on a full disk: it cannot go on before there is room."""
         for _ in range(INDEX_SECONDS):
             if self._search.catch_up_now(1.0):
                 return True
-            if self._is_tight() or self._search.is_failing or self._is_stopping():
+            if not self._search.has_room() or self._search.is_failing or self._is_stopping():
                 return False
         return False
 

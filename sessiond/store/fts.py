@@ -11,12 +11,16 @@ from sessiond.store import archive, connect
 from sessiond.store.connect import rows, value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 VERSION = 3
 MERGED_PAGES = 200  # of the index that are merged at a time: some 20 ms
 VACUUMED_PAGES = 500
+STEP_BYTES = 64 * 1024  # of text
+# What a step of so much text takes for its WAL, the merging of older parts that it brings about included, and then
+# again in the database: 3 MiB of each was the most that text without any repetition came to.
+STEP_ROOM_BYTES = 6 * 2**20
 
 _SCHEMA = """
 CREATE TABLE _position (
@@ -33,15 +37,48 @@ TABLES = ("fts", "digests")
 
 
 def apply_entry(db: apsw.Connection, data: bytes) -> None:
+    """Take in what one commit of the store added and removed. Doing so twice comes to the same."""
+    for statement, bound in _changes(data):
+        db.execute(statement, bound)
+
+
+def apply_in_small_steps(db: apsw.Connection, data: bytes, has_room: Callable[[], bool]) -> bool:
+    """The same on a disk that is all but full: each step takes STEP_ROOM_BYTES at most, and what it leaves in the WAL
+    is given back before the next. False where there is no room to go on; it is then begun anew.
+    """
+    changes = _changes(data)
+    while step := list(_up_to(changes, STEP_BYTES)):
+        if not has_room():
+            return False
+        with connect.transaction(db):
+            for statement, bound in step:
+                db.execute(statement, bound)
+        connect.truncate_wal(db)
+    return True
+
+
+_Change = tuple[str, tuple[object, ...]]
+
+
+def _changes(data: bytes) -> Iterator[_Change]:
     entry = orjson.loads(archive.decompress(data))
     for event_id in entry["remove"]:
-        db.execute("DELETE FROM fts WHERE rowid = ?", (event_id,))
+        yield "DELETE FROM fts WHERE rowid = ?", (event_id,)
     for event_id, text in entry["add"]:
-        db.execute("INSERT OR REPLACE INTO fts (rowid, text) VALUES (?, ?)", (event_id, text))
+        yield "INSERT OR REPLACE INTO fts (rowid, text) VALUES (?, ?)", (event_id, text)
     for session, text in entry.get("digests", ()):
-        db.execute("INSERT OR REPLACE INTO digests (rowid, text) VALUES (?, ?)", (session, text))
+        yield "INSERT OR REPLACE INTO digests (rowid, text) VALUES (?, ?)", (session, text)
     for session in entry.get("forgotten", ()):
-        db.execute("DELETE FROM digests WHERE rowid = ?", (session,))
+        yield "DELETE FROM digests WHERE rowid = ?", (session,)
+
+
+def _up_to(changes: Iterator[_Change], limit_bytes: int) -> Iterator[_Change]:
+    size = 0
+    for statement, bound in changes:
+        yield statement, bound
+        size += 64 + sum(len(each) for each in bound if isinstance(each, str))
+        if size >= limit_bytes:
+            return
 
 
 def open_index(path: Path) -> apsw.Connection:
@@ -59,6 +96,13 @@ def open_index(path: Path) -> apsw.Connection:
                 db.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('deletemerge', 0)")
             db.pragma("user_version", VERSION)
     return db
+
+
+def check(db: apsw.Connection) -> None:
+    """CorruptError where a page or the index in it is damaged. Reads all of it: some 2 s for a million events."""
+    for (told,) in rows(db, "PRAGMA quick_check(1)"):
+        if told != "ok":
+            raise apsw.CorruptError(told)
 
 
 def matches(db: apsw.Connection, query: str, newest: int, table: str = "fts") -> list[tuple[int, float]]:

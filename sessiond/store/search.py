@@ -2,15 +2,16 @@
 
 The store's transaction writes what is to be indexed or removed into its outbox; one thread applies it here together
 with the position it has reached. So the index is never ahead, a kill at any point loses nothing, and an index that is
-damaged, foreign or too far behind is simply made again from the archive.
+damaged, removed, foreign, too far behind or ahead (an older store was put back) is simply made again from the archive.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections import deque
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
     from sessiond.store.writer import Writer
 
 RETRY_SECONDS = 1.0
+LOOK_SECONDS = 1.0  # how often it is looked whether the file is still the one that was opened
 REBUILT = 2000  # events that a rebuild takes in by one transaction
+TIGHTLY_REBUILT = 32  # the same on a disk that is all but full
 ROUND_BYTES = 2**18  # of them, compressed: the WAL must hold what becomes of them
+TIGHT_BYTES = 2**28  # with less than this on the disk, what is taken in by one transaction is a good deal smaller
 ROUND = 64  # outbox entries (one per chunk) taken in by one transaction
 
 
@@ -48,7 +52,7 @@ class SearchIndex:
         self._path = path
         self._store_path = store
         self._writer = writer
-        self._rebuild = {"fts": rebuild, "digests": digests}
+        self._rebuild = {"digests": digests, "fts": rebuild}  # the small one first: it answers for evicted sessions
         self._asked: deque[Callable[[apsw.Connection], None]] = deque()
         self._on_trouble = on_trouble
         self._wal_limit = wal_limit
@@ -56,18 +60,27 @@ class SearchIndex:
         self._stopping = False
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="search", daemon=True)
+        self._judged = threading.Event()
+        self._busy: apsw.Connection | None = None  # what `stop` interrupts
         self.position = 0
         self._reached_position = _Position()
         self.is_failing = False  # the last try did not succeed
 
     def start(self) -> None:
+        """Returns once it is known whether the index fits the store: after the next commit an index that is ahead of a
+        store that was put back could no longer be told from one that follows it.
+        """
         self._thread.start()
+        self._judged.wait()
 
     def stop(self) -> None:
         self._stopping = True
         self._stopped.set()
         self._news.set()
         if self._thread.ident is not None:
+            with suppress(apsw.ConnectionClosedError):
+                if self._busy is not None:
+                    self._busy.interrupt()  # what it is at is begun again at the next start
             self._thread.join()
 
     def wake(self) -> None:
@@ -93,18 +106,38 @@ class SearchIndex:
             nonlocal is_shrunk
             try:
                 for table in fts.TABLES:
-                    fts.merge_to_the_end(db, table, lambda: self._stopping or not self._has_room())
+                    fts.merge_to_the_end(db, table, lambda: self._stopping or not self.has_room())
                 fts.give_back(db, lambda: self._stopping)
-                is_shrunk = self._has_room()
+                is_shrunk = self.has_room()
             finally:  # a full disk: whoever waits must not wait for what will not come
                 done.set()
 
         self.ask(run)
         return done.wait(timeout) and is_shrunk
 
-    def _has_room(self) -> bool:
+    def check(self) -> None:
+        """Look at every page, and make the index again if one is damaged."""
+        self.ask(self._check)
+
+    def _check(self, _: apsw.Connection) -> None:
+        """With a connection of its own: the thread's would look at pages that it remembers."""
+        busy, self._busy = self._busy, connect.open_reader(self._path)
+        try:
+            fts.check(self._busy)
+        finally:
+            self._busy.close()
+            self._busy = busy
+
+    def has_room(self) -> bool:
         """Who follows goes last: the room that is left on a full disk is for letting sessions go."""
-        return shutil.disk_usage(self._path.parent).free >= self._wal_limit // 2
+        return self._free() >= fts.STEP_ROOM_BYTES
+
+    def _is_tight(self) -> bool:
+        """A whole round could take more than is left, and its WAL could then never be moved into the index."""
+        return self._free() < TIGHT_BYTES
+
+    def _free(self) -> int:
+        return shutil.disk_usage(self._path.parent).free
 
     def ask(self, run: Callable[[apsw.Connection], None]) -> None:
         """Have this done on the index's own thread and connection, between two entries."""
@@ -114,64 +147,94 @@ class SearchIndex:
     # --- the thread -----------------------------------------------------------------------------
 
     def _run(self) -> None:
-        store = connect.open_reader(self._store_path)
-        try:
+        with ExitStack() as stack:
+            stack.callback(self._judged.set)  # nobody must wait for a thread that has failed
+            store = connect.open_reader(self._store_path)
+            stack.callback(store.close)
             while not self._stopping:
                 try:
                     self._follow(store)
                 except Exception as error:  # noqa: BLE001 - the thread's outer edge: it must go on, and say so
-                    self.is_failing = True
-                    if _is_damage(error):
-                        self._on_trouble("search_index", f"{type(error).__name__}; it is being made again")
-                        _set_aside(self._path)
-                    else:
-                        self._on_trouble("search_index", f"{type(error).__name__}; it is tried again")
-                    self._stopped.wait(RETRY_SECONDS)
-        finally:
-            store.close()
+                    if not self._stopping:
+                        self._mend(error)
+
+    def _mend(self, error: Exception) -> None:
+        self.is_failing = True
+        if isinstance(error, _Removed):
+            self._on_trouble("search_index", "the index was removed; it is being made again")
+        elif self._is_damage(error):
+            self._on_trouble("search_index", f"{type(error).__name__}; it is being made again")
+            _remove(self._path)
+        else:
+            self._on_trouble("search_index", f"{type(error).__name__}; it is tried again")
+        self._judged.set()
+        self._stopped.wait(RETRY_SECONDS)
+
+    def _is_damage(self, error: Exception) -> bool:
+        """Is it the index that is at fault, and not the disk or another program?"""
+        if isinstance(error, apsw.ReadOnlyError):  # a flipped byte of the header says so, too
+            return os.access(self._path, os.W_OK) and os.access(self._path.parent, os.W_OK)
+        return isinstance(error, apsw.Error) and not isinstance(error, AROUND)
 
     def _follow(self, store: apsw.Connection) -> None:
-        db = self._opened(store)
+        db = self._busy = self._opened(store)
+        opened = _inode(self._path)
         connect.limit_wal(db, self._wal_limit)
         try:
             while not self._stopping:
                 self._news.clear()
-                while not self._stopping and self._has_room() and self.catch_up(db, store):
+                if opened is None or _inode(self._path) != opened:
+                    raise _Removed
+                while not self._stopping and self.has_room() and self.catch_up(db, store):
                     pass
                 while self._asked and not self._stopping:
                     self._asked.popleft()(db)
-                if self._has_room():
-                    self._news.wait()
+                if self.has_room():
+                    self._news.wait(LOOK_SECONDS)
                 else:  # what a transaction that found no room left in the WAL is room, too
                     connect.truncate_wal(db)
                     self._stopped.wait(RETRY_SECONDS)
         finally:
+            self._busy = None
             db.close()
 
     def _opened(self, store: apsw.Connection) -> apsw.Connection:
-        store_id = _store_id(store)
         try:
             db = fts.open_index(self._path)
             found = rows(db, "SELECT store_id, position FROM _position")
-            trimmed, newest = _outbox_range(store)
-            if found and found[0][0] == store_id and trimmed <= found[0][1] <= newest:
+            misfit = _misfit(store, found)
+            if misfit is None:
                 self.position = found[0][1]
                 self._reached_position.set(self.position)
                 self._on_trouble("search_index", None)
+                self._judged.set()
+                self.check()  # the rest of the pages, when there is nothing else to do
                 return db
-            reason = "it is new" if not found else "it does not fit the store"
             db.close()
         except apsw.Error as error:
-            if not _is_damage(error):
+            if not self._is_damage(error):
                 raise
-            reason = type(error).__name__
-        return self._made_again(store, store_id, reason)
+            misfit = type(error).__name__
+        return self._made_again(store, misfit)
 
-    def _made_again(self, store: apsw.Connection, store_id: str, reason: str) -> apsw.Connection:
-        if reason != "it is new":
+    def _made_again(self, store: apsw.Connection, reason: str) -> apsw.Connection:
+        _, newest = _outbox_range(store)
+        if newest:  # else there is nothing yet that could be missing in it
             self._on_trouble("search_index", f"rebuilding: {reason}")
-        _set_aside(self._path)
-        db = fts.open_index(self._path)
+        _remove(self._path)
+        self.position = 0
+        self._reached_position.set(0)
+        self._judged.set()
+        db = self._busy = fts.open_index(self._path)
+        try:
+            self._fill(db, store)
+        except BaseException:
+            self._busy = None
+            db.close()
+            raise
+        return db
+
+    def _fill(self, db: apsw.Connection, store: apsw.Connection) -> None:
         # The position first: what is committed from now on is in the outbox after it, and applying it is idempotent.
         _, newest = _outbox_range(store)
         for table, rebuild in self._rebuild.items():
@@ -180,12 +243,11 @@ class SearchIndex:
                 with connect.transaction(db):
                     db.executemany(f"INSERT OR REPLACE INTO {table} (rowid, text) VALUES (?, ?)", entries)
                 if self._stopping:
-                    return db  # without a position: the next start makes it again
+                    return  # without a position: the next start makes it again
         with connect.transaction(db):
-            db.execute("INSERT INTO _position VALUES (1, ?, ?)", (store_id, newest))
+            db.execute("INSERT INTO _position VALUES (1, ?, ?)", (_store_id(store), newest))
         self._reached(newest)
         self._on_trouble("search_index", None)
-        return db
 
     def _reached(self, position: int) -> None:
         self.position = position
@@ -205,11 +267,21 @@ class SearchIndex:
                 break
         if not entries:
             return False
+        if self._is_tight():
+            return self._take_in_slowly(db, *entries[0])
         with connect.transaction(db):
             for _, data in entries:
                 fts.apply_entry(db, data)
             db.execute("UPDATE _position SET position = ?", (entries[-1][0],))
         self._reached(entries[-1][0])
+        return True
+
+    def _take_in_slowly(self, db: apsw.Connection, position: int, data: bytes) -> bool:
+        if not fts.apply_in_small_steps(db, data, lambda: self.has_room() and not self._stopping):
+            return False
+        with connect.transaction(db):
+            db.execute("UPDATE _position SET position = ?", (position,))
+        self._reached(position)
         return True
 
 
@@ -230,11 +302,26 @@ class _Position:
             return self._changed.wait_for(lambda: self._at >= position, timeout)
 
 
-def _is_damage(error: Exception) -> bool:
-    """Is it the index that is at fault, and not the disk or another program?"""
-    around = (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError,
-              apsw.NoMemError, apsw.PermissionsError, apsw.AuthError, apsw.InterruptError)  # fmt: skip
-    return isinstance(error, apsw.Error) and not isinstance(error, around)
+class _Removed(Exception):
+    """The file that is open is not the one that readers find."""
+
+
+# What happens around the index and says nothing about it.
+AROUND = (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.IOError, apsw.CantOpenError, apsw.NoMemError,
+          apsw.PermissionsError, apsw.AuthError, apsw.InterruptError)  # fmt: skip
+
+
+def _misfit(store: apsw.Connection, found: list[tuple[str, int]]) -> str | None:
+    """Why an index of which this was found cannot follow the store; None: it can."""
+    trimmed, newest = _outbox_range(store)
+    if not found:
+        return "it was missing, or never finished"
+    store_id, position = found[0]
+    if store_id != _store_id(store):
+        return "it is of another store"
+    if position > newest:
+        return "it is ahead of the store"
+    return "it is too far behind the store" if position < trimmed else None
 
 
 def _outbox_range(store: apsw.Connection) -> tuple[int, int]:
@@ -253,6 +340,19 @@ def _trim(db: apsw.Connection, position: int) -> None:
     db.execute("INSERT OR REPLACE INTO _counter VALUES ('search_trimmed', ?)", (position,))
 
 
-def _set_aside(path: Path) -> None:
+def _inode(path: Path) -> int | None:
+    try:
+        return os.stat(path).st_ino
+    except FileNotFoundError:
+        return None
+
+
+def _remove(path: Path) -> None:
+    """For good: an index that was ahead of the store must not come back with the power."""
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

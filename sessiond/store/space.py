@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sessiond.store import connect
+from sessiond.store import connect, fts
 from sessiond.store.connect import rows, value
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ RESERVE_SHARE = 64  # of soft_cap: as much for the ballast, and as much for each
 VACUUMED_PAGES = 200  # given back by one transaction of the writer: some 10 ms
 INDEX_SECONDS = 600.0
 CHECKPOINT_TRIES = 20
-INDEX_GROWTH = 12  # bytes of index and its WAL that an entry may come to, for each of its compressed bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +65,9 @@ def measure(db: apsw.Connection, paths: Paths) -> Usage:
     wals, beside = (sum(blocks(f"{base}{end}") for base in (paths.store, paths.search)) for end in ("-wal", "-shm"))
     used = total(paths)
     slack = max(0, used - _pages_in_use(db) - index - ballast - beside)
-    largest = value(db, "SELECT max(length(data)) FROM _outbox") or 0
-    return Usage(used, slack, free(paths), index, wals, ballast, min(LARGEST_RESERVE, INDEX_GROWTH * largest))
+    is_index_behind = bool(value(db, "SELECT EXISTS (SELECT 1 FROM _outbox)"))
+    index_need = fts.STEP_ROOM_BYTES if is_index_behind else 0
+    return Usage(used, slack, free(paths), index, wals, ballast, index_need)
 
 
 def total(paths: Paths) -> int:
@@ -106,13 +106,11 @@ def least_free(keep_free: int, reserve_bytes: int) -> int:
 # --- giving back --------------------------------------------------------------------------------
 
 
-def give_back(writer: Writer, search: SearchIndex | None, is_stopping: Callable[[], bool] = lambda: False) -> bool:
+def give_back(writer: Writer, search: SearchIndex, is_stopping: Callable[[], bool] = lambda: False) -> bool:
     """Return what was deleted to the file system, in steps that ingest can go between. False: a reader is in the way,
     or the index is still at it. The store first: on a full disk it is what the index is shrunk in.
     """
-    is_back = give_back_store(writer, is_stopping)
-    if search is None:
-        return is_back
+    give_back_store(writer, is_stopping)
     is_shrunk = search.shrink(INDEX_SECONDS)
     return give_back_store(writer, is_stopping) and is_shrunk
 
