@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run test test-long realclients check format clean help bench-history
+.PHONY: run test test-long mutations realclients check format clean help bench-history
 
 help:            ## what there is to make
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -24,6 +24,9 @@ test: check      ## everything a change must pass
 
 test-long: $(READY)  ## the slow proofs: 1000 kills, five gigabytes of history
 	$(BIN)/python -m pytest -m long -s
+
+mutations: $(READY)  ## breaks the core rules one at a time and sees a test fail for each
+	$(BIN)/python tests/faults/mutations.py $(ARGS)
 
 realclients: $(READY)  ## the real agent clients against a mock on loopback (ARGS="--clients claude --keep")
 	$(BIN)/python tests/realclients/run.py $(ARGS)

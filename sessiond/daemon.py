@@ -31,7 +31,8 @@ from sessiond.passes.schedule import Schedule
 from sessiond.report import Report
 from sessiond.serve.server import Server
 from sessiond.store import reader
-from sessiond.store.connect import reading
+from sessiond.store.connect import WAL_RESET_HINT, reading, wal_reset_bug
+from sessiond.store.damage import BRIEF_SECONDS
 from sessiond.trouble import Troubles
 from sessiond.upkeep import Upkeep
 from sessiond.work import Tickets
@@ -42,11 +43,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sessiond.config.load import Loaded
+    from sessiond.paths import Paths
 
 Screen = "Callable[[Callable[[], dict[str, Any]]], AbstractContextManager[None]]"
 STOP_SECONDS = 1.0  # what a pass may take to notice; a digest or a session under way is small
 INDEX_SECONDS = 600.0  # what a command waits for the search index to have all that it did
-ALIVE_SECONDS = 30.0  # how often the lock file is touched: what "down since" is told by
+START_SECONDS = 60.0  # what the service manager is asked for, again and again, while the store is made again
+ALIVE_SECONDS = 30.0  # how often the lock file is touched: what "down since" is told by, and memory given back
 
 
 class Daemon:
@@ -82,7 +85,7 @@ class Daemon:
 
     def _start(self, stack: ExitStack) -> None:
         at = places.resolve(self._env)
-        places.make_private(at.state_dir)
+        mended = _make_state_private(at)
         places.make_private(at.runtime_dir)
         self.lock = InstanceLock(at.lock)
         self.lock.acquire(socket=at.socket, version=__version__, started_at=utc(self.started_at))
@@ -95,23 +98,32 @@ class Daemon:
         self.loaded = self._load()
         self.loaded_at = datetime.now(UTC)
         self.paths = places.resolve(self._env, self.loaded.config.store.path)
+        mended += _make_store_private(self.paths)
         stack.callback(logging.flush, 1.0)
         self._apply()
+        if mended:
+            self._log.warning("access_closed", hint="others could have read these until now", files=mended)
         self._install_signals(stack)
-        self.pipeline = Pipeline(self.loaded.config, self.paths, self.troubles, self._env, beat=self._beat)
+        self.pipeline = Pipeline(
+            self.loaded.config, self.paths, self.troubles, self._env, beat=self._beat, tick=self._still_opening
+        )
         stack.callback(self.pipeline.stop)
         self.report = Report(self)
         self.pipeline.start()
         self._start_passes(stack)
         self._start_socket(stack)
-        self._log.info("started", pid=os.getpid(), version=__version__, agents=len(self.pipeline.roots))
+        sqlite = apsw.sqlite_lib_version()
+        self._log.info("started", pid=os.getpid(), version=__version__, sqlite=sqlite, agents=len(self.pipeline.roots))
+        if wal_reset_bug():
+            self._log.warning("sqlite_has_wal_reset_bug", sqlite=sqlite, hint=WAL_RESET_HINT)
         self.notifier.ready("watching")
 
     def _apply(self) -> None:
         """What the configuration says about the daemon itself; the rest is the pipeline's."""
         settings = self.loaded.config.log
-        logging.setup(level="error" if self._is_quiet else settings.level, format=settings.format)
         self._mask = Masker(self.loaded.config.privacy.mask)
+        level = "error" if self._is_quiet else settings.level
+        logging.setup(level=level, format=settings.format, mask=self._mask.mask)
         for warning in self.loaded.warnings:
             self._log.warning("configuration_warning", detail=warning)
 
@@ -123,6 +135,7 @@ class Daemon:
             self.pipeline,
             self.troubles,
             is_clock_doubtful=lambda: self.schedule.clock_doubtful,
+            clock_ahead=lambda: self.schedule.clock_ahead,
             is_stopping=self.schedule.stopping.is_set,
         )
         self.upkeep.start()
@@ -144,6 +157,7 @@ class Daemon:
             "ingest": lambda _: self.pipeline.ask(),
             "ingested": self.pipeline.asked,
             "changes": self._changes,
+            "check_index": self._check_index,
         }
         self.server = Server(
             self.paths.socket,
@@ -179,17 +193,26 @@ class Daemon:
             if time.monotonic() - touched > ALIVE_SECONDS:
                 touched = time.monotonic()
                 os.utime(self.paths.lock)
+                memory.give_back()
             self.schedule.tick()
             self._name_clock()
             self._look_at_room()
-            self.report.refresh()
+            self._refresh()
             self.notifier.status(self.report.line())
+
+    def _refresh(self) -> None:
+        try:
+            self.report.refresh()
+        except apsw.Error as error:  # counted again in a second; a damaged store is another matter
+            self.pipeline.suspect(error)
 
     def _look_at_room(self) -> None:
         try:
             if self.upkeep.is_eviction_due():
                 self.schedule.hurry("evict")
+            self.upkeep.look_at_wal()
         except (OSError, apsw.Error) as error:  # a store that is locked or gone is looked after elsewhere
+            self.pipeline.suspect(error)
             self.troubles.report("room", f"{type(error).__name__} while measuring the store", "it is tried again")
         else:
             self.troubles.report("room", None)
@@ -199,7 +222,12 @@ class Daemon:
         self.troubles.report("clock", detail if self.schedule.clock_doubtful else None, "it goes on by itself")
 
     def _is_in_place(self, store_inode: int) -> bool:
-        """A store or lock that was removed under us must not be written on: whoever starts next gets a fresh one."""
+        """A store or lock that was removed under us must not be written on: whoever starts next gets a fresh one.
+        Nor a damaged store: whoever starts next sets it aside.
+        """
+        if self.pipeline.damaged is not None:
+            self._log.error("store_damaged", reason=self.pipeline.damaged, hint="starting again sets it aside")
+            return False
         try:
             is_there = os.stat(self.paths.store).st_ino == store_inode
         except FileNotFoundError:
@@ -210,6 +238,10 @@ class Daemon:
         if not self.server.is_in_place():
             self.troubles.report("socket", f"{self.paths.socket} was removed", "restart the daemon")
         return True
+
+    def _still_opening(self) -> None:
+        """A damaged store is being read, which takes as long as it is large."""
+        self.notifier.extend_timeout(START_SECONDS)
 
     def _beat(self) -> None:
         if self._beat_every is not None and time.monotonic() >= self._next_beat:
@@ -267,6 +299,10 @@ class Daemon:
             found = reader.changes(db, after, limit)
         return {"changes": [{"session_uid": uid, "revision": revision} for uid, revision in found]}
 
+    def _check_index(self, _: dict[str, Any]) -> dict[str, Any]:
+        self.pipeline.search.check()
+        return {"ok": True}
+
     # --- signals and words ----------------------------------------------------------------------
 
     def _install_signals(self, stack: ExitStack) -> None:
@@ -301,6 +337,7 @@ class Daemon:
             self._log.warning("degraded", trouble=name, detail=detail)
 
     def _pass_failed(self, name: str, error: Exception) -> None:
+        self.pipeline.suspect(error)
         self._log.error("pass_failed", name=name, exc_info=error)
         self.troubles.report(f"pass_{name}", f"{type(error).__name__}; it is tried again", "the log says why")
 
@@ -308,6 +345,7 @@ class Daemon:
         self.troubles.report(f"pass_{name}", None)
 
     def _say_error(self, error: Exception) -> None:
+        self.pipeline.suspect(error)
         self._log.error("request_failed", exc_info=error)
 
 
@@ -325,12 +363,14 @@ def ingest_once(config_file: Path | None, on_progress: Callable[[dict[str, Any]]
     """One sweep without a daemon: everything written before the call is stored and searchable when it returns."""
     env = places.environment()
     at = places.resolve(env)
-    places.make_private(at.state_dir)
+    _make_state_private(at)
     register_flavors()
     with InstanceLock(at.lock).acquire(socket=None, version=__version__, started_at=utc(datetime.now(UTC))):
-        loaded = configuration.load(config_file, env, set(adapters()))
+        config = configuration.load(config_file, env, set(adapters())).config
+        paths = places.resolve(env, config.store.path)
+        _make_store_private(paths)
         troubles = Troubles(lambda: datetime.now(UTC), lambda _, __: None)
-        pipeline = Pipeline(loaded.config, places.resolve(env, loaded.config.store.path), troubles, env, mode="poll")
+        pipeline = Pipeline(config, paths, troubles, env, mode="poll", check_seconds=BRIEF_SECONDS)
         try:
             return pipeline.run_once(on_progress)
         finally:
@@ -341,14 +381,15 @@ def work_once(config_file: Path | None, verb: str, params: dict[str, Any]) -> di
     """Work on the store without a daemon, under the lock."""
     env = places.environment()
     at = places.resolve(env)
-    places.make_private(at.state_dir)
+    _make_state_private(at)
     register_flavors()
     now = utc(datetime.now(UTC))
     with InstanceLock(at.lock).acquire(socket=None, version=__version__, started_at=now, keeps_time=True):
         config = configuration.load(config_file, env, set(adapters())).config
         paths = places.resolve(env, config.store.path)
+        _make_store_private(paths)
         troubles = Troubles(lambda: datetime.now(UTC), lambda _, __: None)
-        pipeline = Pipeline(config, paths, troubles, env, mode="poll")
+        pipeline = Pipeline(config, paths, troubles, env, mode="poll", check_seconds=BRIEF_SECONDS)
         try:
             pipeline.start_store()
             report = Upkeep(lambda: config, paths, pipeline, troubles).do(verb, params)
@@ -356,6 +397,21 @@ def work_once(config_file: Path | None, verb: str, params: dict[str, Any]) -> di
             return report
         finally:
             pipeline.stop()
+
+
+def _make_state_private(at: Paths) -> list[str]:
+    """P8, before anything is opened: the state folder and all that lies in it. What was open to others until now."""
+    folder = [str(at.state_dir)] if places.make_private(at.state_dir) else []
+    return folder + places.make_files_private(at.state_dir)
+
+
+def _make_store_private(paths: Paths) -> list[str]:
+    """The same for a store that the user keeps elsewhere, in a folder that need not be ours alone."""
+    folder = paths.store.parent
+    if folder == paths.state_dir:
+        return []
+    places.check_shared_folder(folder)
+    return places.make_files_private(folder, (paths.store.name, paths.search.name)) if folder.is_dir() else []
 
 
 @contextmanager

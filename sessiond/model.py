@@ -265,6 +265,11 @@ def utc(value: datetime) -> str:
     return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 
+def moment(nanoseconds: int) -> datetime:
+    """When a file says it was written. It may say anything; years here have four digits."""
+    return datetime.fromtimestamp(max(-30_000_000_000, min(nanoseconds / 1e9, 253_402_300_799)), UTC)
+
+
 def parse_utc(value: str) -> datetime:
     return datetime.fromisoformat(value)
 

@@ -140,13 +140,15 @@ def _short_dir(state: Path) -> Path:
     return Path(_SHARED_TEMP) / f"{APP}-{name}"
 
 
-def make_private(directory: Path) -> None:
+def make_private(directory: Path) -> bool:
     """Afterwards the directory exists, is ours and has mode 0700; else Forbidden, with what is in the way.
+
+    True if others could have looked into it until now.
 
     Missing parents are made 0700 too. Nothing is changed about a directory that is not ours, or is shared.
     """
     try:
-        _make_with_parents(directory)
+        make_folders(directory)
         link = directory.lstat()
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -165,13 +167,61 @@ def make_private(directory: Path) -> None:
             raise Forbidden(f"{directory} is shared by all users", hint=f"use a folder in it: {directory / APP}")
         if stat.S_IMODE(found.st_mode) != 0o700:
             os.fchmod(fd, 0o700)
+        return bool(found.st_mode & 0o077)
     except OSError as error:
         raise _cannot_use(directory, error) from error
     finally:
         os.close(fd)
 
 
-def _make_with_parents(directory: Path) -> None:
+def make_files_private(directory: Path, beginnings: tuple[str, ...] = ("",)) -> list[str]:
+    """Afterwards every file in it whose name begins so is ours alone (0600); else Forbidden, naming one that is not.
+
+    Returns the names of those that others could have read. For folders that we made private before: in any other,
+    what is checked here could be exchanged a moment later.
+    """
+    try:
+        with os.scandir(directory) as entries:
+            return [each.name for each in entries if each.name.startswith(beginnings) and _close_to_others(each)]
+    except OSError as error:
+        raise _cannot_use(directory, error) from error
+
+
+def _close_to_others(entry: os.DirEntry[str]) -> bool:
+    try:
+        found = entry.stat(follow_symlinks=False)
+        if found.st_uid != os.getuid():
+            raise Forbidden(
+                f"{entry.path} belongs to {_name(found.st_uid)}, and you are {_name(os.getuid())}",
+                hint="it may be somebody's trap: look at it, then move it away",
+            )
+        if not stat.S_ISREG(found.st_mode) or not found.st_mode & 0o077:
+            return False
+        os.chmod(entry.path, 0o600)
+    except FileNotFoundError:  # a WAL that its last reader has just removed
+        return False
+    return True
+
+
+def check_shared_folder(directory: Path) -> None:
+    """Forbidden where others could exchange what we put into this folder; for one that is not ours to make private."""
+    try:
+        found = directory.stat()
+    except FileNotFoundError:
+        return  # it is made when it is needed, and private
+    except OSError as error:
+        raise _cannot_use(directory, error) from error
+    if found.st_uid not in (0, os.getuid()):
+        raise Forbidden(f"{directory} belongs to {_name(found.st_uid)}", hint="choose another folder: store.path")
+    if found.st_mode & stat.S_IWOTH:
+        raise Forbidden(
+            f"everybody may write to {directory}, where the store is to lie",
+            hint=f"use a folder in it: {directory / APP}, or chmod o-w {directory}",
+        )
+
+
+def make_folders(directory: Path) -> None:
+    """The directory and its missing parents, each 0700: mkdir's own `parents` would make those as the umask has it."""
     for path in [*reversed(directory.parents), directory]:
         if not path.exists():
             # Someone may make it at the same time; what matters is checked on what is there then.

@@ -16,7 +16,7 @@ from sessiond import __version__
 from sessiond.intake.inbox import Lane
 from sessiond.model import utc
 from sessiond.store import counts, evict, space
-from sessiond.store.connect import reading, wal_reset_bug
+from sessiond.store.connect import WAL_RESET_HINT, reading, wal_reset_bug
 
 if TYPE_CHECKING:
     from sessiond.daemon import Daemon
@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 KEPT_SECONDS = 0.05
 KEPT_TIMES = 20
 QUICK_SECONDS = 0.005
+SETTLED_SECONDS = 0.5  # many times the grain of a file's mtime
 LOSSES = 20  # reports that are shown; the counter tells them all
+LINKS = 50  # second names of files that are shown
 
 
 NEVER: dict[str, Any] = {"last_at": None, "last_result": None, "next_at": None}
 
 
 class _Counted(NamedTuple):
+    version: tuple[Any, ...] | None  # of what was counted; None where that cannot be told
     good_until: float
     took: float
     sources: dict[str, Any]
@@ -88,14 +91,30 @@ class Report:
     def refresh(self) -> None:
         """Count again if it is time; called every second by the daemon's main thread, so that no client waits."""
         kept = self._kept
-        if (kept is None or time.monotonic() >= kept.good_until) and self._counting.acquire(blocking=kept is None):
+        if kept is not None and (time.monotonic() < kept.good_until or kept.version == (self._version() or ())):
+            return
+        if self._counting.acquire(blocking=kept is None):
             try:
                 self._kept = self._count()
             finally:
                 self._counting.release()
 
+    def _version(self) -> tuple[Any, ...] | None:
+        """Differs after every commit, and at midnight: an idle daemon need not count what it has counted.
+
+        None just after a commit: the next one might leave the same time behind.
+        """
+        store = self._daemon.paths.store
+        try:
+            facts = [os.stat(path) for path in (store, f"{store}-wal")]
+        except OSError:
+            return None
+        if max(each.st_mtime for each in facts) > time.time() - SETTLED_SECONDS:
+            return None
+        return (_today(), *((each.st_mtime_ns, each.st_size) for each in facts))
+
     def _count(self) -> _Counted:
-        began = time.monotonic()
+        version, began = self._version(), time.monotonic()
         with reading(self._daemon.paths.store) as db:
             found = (
                 counts.sources(db),
@@ -105,19 +124,18 @@ class Report:
                 list(islice(evict.losses(db), LOSSES)),
             )
         took = time.monotonic() - began
-        return _Counted(began + took + max(KEPT_SECONDS, KEPT_TIMES * took), took, *found)
+        return _Counted(version, began + took + max(KEPT_SECONDS, KEPT_TIMES * took), took, *found)
 
     def status(self) -> dict[str, Any]:
         daemon = self._daemon
         pipeline, loop = daemon.pipeline, daemon.pipeline.loop
         counted = self._counted()
         counters = dict(counted.counters)
-        counters["overflows"] = loop.watch.health.overflows
-        counters["vanished"] = loop.vanished
+        counters |= {name: pipeline.counters[name] for name in ("overflows", "vanished")}
         rejected = counters.pop("rejected", 0)
         return {
             "version": __version__,
-            "sqlite": {"version": apsw.sqlite_lib_version(), "wal_reset_bug": wal_reset_bug()},
+            "sqlite": _sqlite(),
             "pid": os.getpid(),
             "started_at": utc(daemon.started_at),
             "as_of": utc(datetime.now(UTC)),
@@ -133,6 +151,9 @@ class Report:
                 "lag_seconds": round(loop.lag_seconds, 3),
                 "rejected": rejected,
                 "special": loop.last_sweep.special,
+                "ignored": loop.last_sweep.ignored,
+                "future_mtime": loop.last_sweep.ahead,
+                "links": dict(islice(loop.links.items(), LINKS)),
                 "waiting": loop.inbox.waiting(Lane.LIVE) + loop.inbox.waiting(Lane.BACKFILL),
             },
             "sessions": {name: n for name, n in counted.sessions.items() if name != "events"},
@@ -148,14 +169,12 @@ class Report:
 
     def _watch(self) -> dict[str, Any]:
         health = self._daemon.pipeline.loop.watch.health
-        states = {root.folder: root.state for root in health.roots}
-        return {
-            "mode": health.mode,
-            "roots": [
-                {"flavor": root.flavor, "folder": root.folder, "state": states.get(root.folder, "absent")}
-                for root in self._daemon.pipeline.roots
-            ],
-        }
+        told = {root.folder: (root.state, root.detail or None) for root in health.roots}
+        roots = []
+        for root in self._daemon.pipeline.roots:
+            state, detail = told.get(root.folder, ("absent", None))
+            roots.append({"flavor": root.flavor, "folder": root.folder, "state": state, "detail": detail})
+        return {"mode": health.mode, "roots": roots}
 
     def _store(self, events: int) -> dict[str, Any]:
         daemon = self._daemon
@@ -164,12 +183,14 @@ class Report:
         return {
             "path": str(daemon.paths.store),
             "bytes": space.total(daemon.paths),
+            "wal_bytes": space.wal_bytes(daemon.paths),
             "soft_cap": caps.soft_cap,
             "low_water": caps.low_water,
             "hard_cap": caps.hard_cap,
             "keep_free": caps.keep_free,
             "free": disk.free,
             "events": events,
+            "set_aside": [{"path": str(path), "bytes": size} for path, size in space.set_aside(daemon.paths)],
         }
 
     def _scan(self) -> dict[str, Any]:
@@ -207,6 +228,15 @@ class Report:
             }
             for flavor, homes in self._daemon.pipeline.homes.items()
         ]
+
+
+def _sqlite() -> dict[str, Any]:
+    is_in_it = wal_reset_bug()
+    return {
+        "version": apsw.sqlite_lib_version(),
+        "wal_reset_bug": is_in_it,
+        "warning": f"this SQLite has the WAL-reset bug: {WAL_RESET_HINT}" if is_in_it else None,
+    }
 
 
 def _today() -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sessiond.adapters import adapters
@@ -21,7 +22,8 @@ from sessiond.model import utc
 from sessiond.passes.analyze import Analyzed, Analyzer, Pace
 from sessiond.passes.evict import Evicted, Evictor
 from sessiond.passes.plan import Policy, needed
-from sessiond.store import connect, evict, forget, passes, pinned, reader, space
+from sessiond.store import connect, evict, forget, passes, pinned, reader, rebuild, space
+from sessiond.store.wal import WalWatch
 from sessiond.units import format_size
 
 if TYPE_CHECKING:
@@ -55,15 +57,20 @@ class Upkeep:
         troubles: Troubles,
         *,
         is_clock_doubtful: Callable[[], bool] = lambda: False,
+        clock_ahead: Callable[[], timedelta] = timedelta,
         is_stopping: Callable[[], bool] = lambda: False,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._config = config
         self._paths = paths
         self._pipeline = pipeline
         self._troubles = troubles
         self._is_clock_doubtful = is_clock_doubtful
+        self._clock_ahead = clock_ahead
         self._is_stopping = is_stopping
+        self._now = now
         self._log = structlog.get_logger()
+        self._wal = WalWatch(paths, pipeline.writer, pipeline.search)
         # What the last evict pass ended with if it could not reach its mark: bytes used, when, by which policy.
         self._tried: tuple[int, float, Policy] | None = None
         self.did: dict[str, dict[str, str]] = {}  # the last time that a pass had anything to do: when, and what
@@ -110,7 +117,7 @@ class Upkeep:
             on_failure=lambda uid, error: self._log.error("digest_failed", session=uid, exc_info=error),
         )
         pace = Pace(config.analyze.quiet_after, config.analyze.max_delay, config.analyze.outcome_after)
-        report = analyzer.run(pace, datetime.now(UTC), everything=everything, is_stopping=self._is_stopping)
+        report = analyzer.run(pace, self._now(), everything=everything, is_stopping=self._is_stopping)
         self._pipeline.search.wake()
         detail = (
             f"{len(report.failed)} sessions cannot be distilled, such as {report.failed[0]}" if report.failed else None
@@ -123,10 +130,10 @@ class Upkeep:
     # --- evict ----------------------------------------------------------------------------------
 
     def evict(self) -> Evicted:
-        policy = self._policy()
+        policy, now = self._policy(), self._now()
         report = self._evictor().run(
-            policy,
-            datetime.now(UTC),
+            self._by_trusted_time(policy),
+            now,
             is_clock_doubtful=self._is_clock_doubtful(),
             is_stopping=self._is_stopping,
         )
@@ -162,8 +169,9 @@ class Upkeep:
 
     def _evict_by_hand(self, params: dict[str, Any]) -> dict[str, Any]:
         if params.get("dry_run"):
+            policy, now = self._policy(), self._now()
             return self._evictor().dry_run(
-                self._policy(), datetime.now(UTC), is_clock_doubtful=self._is_clock_doubtful()
+                self._by_trusted_time(policy), now, is_clock_doubtful=self._is_clock_doubtful()
             )
         return self.evict().to_dict()
 
@@ -187,6 +195,10 @@ class Upkeep:
             on_overflow=retention.on_overflow,
             distilled_cap=retention.distilled_cap,
         )
+
+    def _by_trusted_time(self, policy: Policy) -> Policy:
+        """A clock that jumped makes no session quiet for `min_age`: what it jumped by does not count."""
+        return replace(policy, min_age=policy.min_age + self._clock_ahead())
 
     def _forget(self, params: dict[str, Any]) -> dict[str, Any]:
         pipeline = self._pipeline
@@ -229,7 +241,7 @@ class Upkeep:
                 Wording(Masker(config.privacy.mask).mask, config.domain, config.search.max_chars),
                 config.limits.line,
                 [reader.resolve_uid(db, uid) for uid in uids] or None,
-                datetime.now(UTC),
+                self._now(),
                 is_stopping=self._is_stopping,
                 on_failure=lambda uid, error: self._log.error("reindex_failed", session=uid, exc_info=error),
             )
@@ -237,10 +249,16 @@ class Upkeep:
             db.close()
 
     def _acknowledge(self, _: dict[str, Any]) -> dict[str, Any]:
-        now = datetime.now(UTC)
-        read = self._pipeline.writer.call(lambda db: evict.acknowledge(db, now))
+        now = self._now()
+        read = self._pipeline.writer.call(lambda db: evict.acknowledge(db, now) + rebuild.acknowledge(db, now))
         self._name_losses()
+        self._troubles.report("store_rebuilt", None)
         return {"acknowledged": read}
+
+    def look_at_wal(self) -> None:
+        """Asked every second: a WAL that cannot be emptied is named before it is the disk that is full."""
+        detail = self._wal.look(space.reserve(self._policy().caps.soft_cap))
+        self._troubles.report("wal", detail, "close that program; the WAL shrinks by itself then")
 
     # --- telling --------------------------------------------------------------------------------
 
@@ -272,7 +290,7 @@ class Upkeep:
         self._troubles.report("data_loss", detail, "when you have read it: sessiond status --acknowledge")
 
     def _keep_report(self, name: str, report: dict[str, Any], words: str) -> None:
-        now = datetime.now(UTC)
+        now = self._now()
         self.did[name] = {"did_at": utc(now), "did": words}
         self._pipeline.writer.call(lambda db: passes.keep(db, name, {**report, "words": words}, now))
 

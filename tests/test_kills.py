@@ -75,10 +75,12 @@ def kill_again_and_again(lab: Lab, kills: int, seed: int) -> dict[str, float]:
     return {"kills": kills, "lines": sum(writers.lines), "seconds": time.monotonic() - began}
 
 
+@pytest.mark.fault(51)
 def test_fifty_kills_lose_nothing_and_double_nothing(lab):
     kill_again_and_again(lab, 50, seed=1)
 
 
 @pytest.mark.long
+@pytest.mark.fault(51)
 def test_a_thousand_kills(lab):
     print("\n", kill_again_and_again(lab, 1000, seed=2))

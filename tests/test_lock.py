@@ -104,6 +104,7 @@ def test_a_command_at_work_is_not_called_a_daemon(path):
         acquire(path)
 
 
+@pytest.mark.fault(65)
 def test_of_twenty_at_once_exactly_one_wins(path):
     processes = [start(path) for _ in range(20)]
     try:
@@ -122,6 +123,7 @@ def test_of_twenty_at_once_exactly_one_wins(path):
             finish(process)
 
 
+@pytest.mark.fault(65)
 def test_a_killed_holder_leaves_the_lock_free_and_is_not_believed(path, other):
     assert read_holder(path).pid == other.pid
     other.send_signal(signal.SIGKILL)
@@ -222,6 +224,7 @@ def test_a_file_that_is_swapped_while_it_is_locked_does_not_count(path, monkeypa
         assert swapped
 
 
+@pytest.mark.fault(81)
 def test_a_child_does_not_keep_the_lock_alive(path):
     lock = acquire(path)
     with subprocess.Popen(["sleep", "30"], close_fds=False) as child:

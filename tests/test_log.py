@@ -284,6 +284,7 @@ def test_a_librarys_bad_message_does_no_harm():
     assert [line["event"] for line in out.lines] == ["alive"]
 
 
+@pytest.mark.fault(45)
 def test_watchdogs_giant_warnings_are_cut_and_held_back_and_not_kept():
     out = Captured()
     module = {"__name__": "watchdog.observers.inotify_c", "__warningregistry__": {}}
@@ -361,6 +362,7 @@ def test_debugging_is_never_held_back():
 # --- a stream that is slow, stuck or gone ---------------------------------------------------------
 
 
+@pytest.mark.fault(79)
 def test_a_full_pipe_never_blocks_the_caller_and_recovers():
     read_end, write_end = os.pipe()
     with os.fdopen(write_end, "w") as stream, logging_to(stream) as say:
@@ -395,6 +397,7 @@ def read_until(fd: int, end: bytes) -> bytes:
     return received
 
 
+@pytest.mark.fault(79)
 def test_a_reader_that_went_away_costs_lines_and_nothing_else():
     read_end, write_end = os.pipe()
     os.close(read_end)
@@ -452,6 +455,7 @@ def test_the_queue_is_bounded():
         sink.close(5.0)
 
 
+@pytest.mark.fault(79)
 @pytest.mark.parametrize("redirect", ["2>&-", "2>/dev/full"])
 def test_a_process_with_a_useless_stderr_works_and_ends(redirect):
     code = (

@@ -114,6 +114,7 @@ def test_a_store_elsewhere_takes_its_search_index_with_it(tmp_path):
     assert found.lock == tmp_path / "lock"
 
 
+@pytest.mark.fault(70)
 def test_a_socket_path_too_long_to_bind_becomes_a_short_one(tmp_path):
     long = tmp_path / ("d" * 120)
     found = paths.resolve({"SESSIOND_STATE_DIR": str(long)})

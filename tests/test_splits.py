@@ -93,6 +93,7 @@ def check(data: bytes, cuts: list[int], flavor: str, mode: str | None = None) ->
 quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.fault(3)
 @quick
 @given(contents("claude"), st.lists(st.integers(0, 30_000), max_size=4))
 @example(user_line(0) + user_line(1), [3, 300])
@@ -103,6 +104,7 @@ def test_claude_file_in_any_pieces(data, cuts):
     check(data, cuts, "claude")
 
 
+@pytest.mark.fault(3)
 @quick
 @given(contents("codex"), st.lists(st.integers(0, 30_000), max_size=4))
 def test_codex_file_in_any_pieces(data, cuts):

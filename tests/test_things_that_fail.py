@@ -6,6 +6,7 @@ import os
 import time
 
 import apsw
+import pytest
 
 from lab import append, settle, states, until, user_line
 from sessiond.store import archive
@@ -80,26 +81,32 @@ def test_ticket_waits_for_failed_batch(lab, monkeypatch):
         p.stop()
 
 
+@pytest.mark.fault(56)
 def test_store_locked_is_said_soon_and_resumes(lab):
+    """Deadlines are long: what is waited for comes after one busy_timeout, on a busy machine some more."""
     p = lab.pipeline("poll")
     p.start()
     try:
         settle(p)
         other = apsw.Connection(str(lab.paths.store))
-        other.execute("BEGIN IMMEDIATE")
+        other.set_busy_timeout(30_000)
+        other.execute("BEGIN EXCLUSIVE")
         for k in range(12):
             lab.claude_file(f"s{k}").write_bytes(user_line(0, session=f"s{k}"))
         p.loop.ask()
-        until(lambda: any(t["name"] == "store_busy" for t in lab.troubles.listing()), 14, "store_busy")
-        t = time.monotonic()
+        busy = until(lambda: [t for t in lab.troubles.listing() if t["name"] == "store_busy"], 60, "store_busy")
+        assert busy[0]["fix"]
+        assert lab.sessions() == {}, "who reads is not held up, and nothing is half stored"
         other.execute("ROLLBACK")
         other.close()
-        until(lambda: len(lab.sessions()) == 12, 15, "all stored")
-        p.stop_took = time.monotonic()
+        until(lambda: len(lab.sessions()) == 12, 60, "all stored")
+        until(lambda: lab.troubles.listing() == [], 60, "the end of it")
+        settle(p)
     finally:
-        t = time.monotonic()
         p.stop()
-        print("stop took", time.monotonic() - t)
+    for k in range(12):
+        assert len(lab.events(f"claude:s{k}")) == 1
+        assert lab.archived(lab.claude_file(f"s{k}")) == lab.claude_file(f"s{k}").read_bytes()
 
 
 def test_stop_while_store_locked(lab):

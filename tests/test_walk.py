@@ -31,6 +31,7 @@ def test_appended_line_is_seen_while_the_daemon_runs(lab, mode):
 
 
 @pytest.mark.parametrize("mode", ["native", "poll"])
+@pytest.mark.fault(35)
 def test_home_that_comes_later_and_is_replaced(lab, mode):
     """Row 35."""
     with lab.daemon(config=f'[watch]\nmode = "{mode}"\npoll_interval = "100ms"\n'):
@@ -44,6 +45,7 @@ def test_home_that_comes_later_and_is_replaced(lab, mode):
         until(lambda: len(lab.events("claude:s2")) == 2)
 
 
+@pytest.mark.fault(65)
 def test_second_instance_names_the_first_and_exits_75(lab):
     with lab.daemon() as process:
         second = lab.cli("run")
@@ -52,6 +54,7 @@ def test_second_instance_names_the_first_and_exits_75(lab):
         assert second.stderr.count("\n") == 1
 
 
+@pytest.mark.fault(63)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stops_within_two_seconds(lab, number):
     """Row 63, with work under way."""
@@ -66,6 +69,7 @@ def test_stops_within_two_seconds(lab, number):
     assert lab.cli("status").returncode == 69
 
 
+@pytest.mark.fault(64)
 def test_bad_configuration_is_kept_out_and_named(lab):
     """Row 64."""
     with lab.daemon(config="[watch]\nscan_interval = '10s'\n") as process:
@@ -97,6 +101,8 @@ def test_reload_takes_over_new_roots_and_goes_on(lab):
         until(lambda: len(lab.events("claude:s1")) == 2)
 
 
+@pytest.mark.fault(26)
+@pytest.mark.fault(27)
 def test_what_cannot_be_read_is_named_and_the_rest_goes_on(lab):
     """Rows 26, 27, 33: a FIFO, a link out of the root, a folder named like a file, garbage, a giant line, NULs."""
     folder = lab.claude_file().parent
@@ -165,6 +171,7 @@ def test_verbs_without_a_daemon_say_so_and_answer(lab):
     assert listed.stderr.count("\n") == 1
 
 
+@pytest.mark.fault(57)
 def test_damaged_store_is_set_aside_and_made_again(lab):
     """Row 57: never deleted, loudly reported, rebuilt from the files that are still there."""
     lab.claude_file().write_bytes(user_line(0, "still there"))
@@ -180,7 +187,7 @@ def test_damaged_store_is_set_aside_and_made_again(lab):
     lab.paths.store.write_bytes(damaged)
     lab.write_config('[store]\non_corrupt = "stop"\n')
     refused = lab.cli("run")
-    assert refused.returncode == 1
+    assert refused.returncode == 78
     assert "damaged" in refused.stderr
     assert refused.stderr.count("\n") == 1
     assert lab.paths.store.read_bytes() == damaged

@@ -100,24 +100,24 @@ def parse_attachment(env: Envelope) -> list[Record]:
 def parse_title(env: Envelope, carry: Carry) -> list[Record]:
     """What a person called the session, what the model did, what the agent is called: in this order."""
     for rank, name in enumerate(("customTitle", "aiTitle", "agentName")):
-        if value := string(env.record.get(name)):
-            return changed(carry, name, Fact("title", one_line(value), rank))
+        if title := one_line(string(env.record.get(name)) or ""):
+            return changed(carry, name, Fact("title", title, rank))
     return []
 
 
 def parse_last_prompt(env: Envelope, carry: Carry) -> list[Record]:
-    value = string(env.record.get("lastPrompt"))
-    return changed(carry, "lastPrompt", Fact("last_prompt", one_line(value))) if value else []
+    prompt = one_line(string(env.record.get("lastPrompt")) or "")
+    return changed(carry, "lastPrompt", Fact("last_prompt", prompt)) if prompt else []
 
 
 def parse_pr_link(env: Envelope, carry: Carry) -> list[Record]:
     record = env.record
     number = record.get("prNumber")
     repository = string(record.get("prRepository")) or ""
-    url = string(record.get("prUrl")) or (f"{repository}#{number}" if isinstance(number, int) else None)
-    if url is None:
+    url = one_line(string(record.get("prUrl")) or "")
+    url = url or (one_line(f"{repository}#{number}") if isinstance(number, int) else "")
+    if not url:
         return []
-    url = one_line(url)
     fact = changed(carry, "pr", Fact("task_ref", url))
     # The client writes it again at every start; the link happened once.
     return [*fact, _note(env, carry, f"pull request {url}", name="pr:" + url)] if fact else []
@@ -140,7 +140,7 @@ def parse_mode(env: Envelope, carry: Carry) -> list[Record]:
     if before is None:
         return []
     label = "permission mode" if field == "permissionMode" else "mode"
-    return [_note(env, carry, f"{label}: {before} -> {value}", kind=Kind.DECISION, role=Role.USER)]
+    return [_note(env, carry, one_line(f"{label}: {before} -> {value}"), kind=Kind.DECISION, role=Role.USER)]
 
 
 def parse_relocation(env: Envelope, carry: Carry) -> list[Record]:

@@ -33,13 +33,14 @@ _ENVELOPES = (
 )
 _ENVELOPE = re.compile(rf"<({'|'.join(_ENVELOPES)})(?:\s[^>]*)?>")
 _ANY_ENVELOPE = re.compile(r"<([a-z][a-z_ ]*)>.*</\1>\s*\Z", re.DOTALL)
+_BLANKS = re.compile(r"\s+")
 _AGENTS_MD = "# AGENTS.md instructions"
 _AGENT_ROLE = "You are `/root"
 _IDE_REQUEST = "## My request for Codex:"
 _SHELL_COMMAND = "<user_shell_command>"
-_TAGGED = re.compile(r"<command>\s*(.*?)\s*</command>", re.DOTALL)
-_WORKING_DIRECTORY = re.compile(r"<cwd>\s*([^<\n]+?)\s*</cwd>|Current working directory:\s*([^\n]+)")
-_UNSPOKEN = re.compile(r"<image[^>]*>|</image>|\[[Ii]mage(?: #\d+)?\]|\s+")
+# Possessive, here and below: what an agent wrote may be megabytes made to be divided in every way.
+_WORKING_DIRECTORY = re.compile(r"<cwd>\s*+([^<\n]++)\s*+</cwd>|Current working directory:\s*([^\n]+)")
+_UNSPOKEN = re.compile(r"<image[^<>]*>|</image>|\[[Ii]mage(?: #\d+)?\]|\s+")
 
 
 def clean(text: str) -> str:
@@ -86,20 +87,32 @@ def _part_text(part: dict[str, Any]) -> str:
 
 def prompt_of(text: str) -> str:
     """What a person asked: less the envelopes glued before it and the frame of an IDE; "" if it is all injected."""
-    text = text.lstrip()
-    while text:
-        if text.startswith(_AGENTS_MD):
-            text = text.partition("</INSTRUCTIONS>")[2].lstrip()
-            continue
-        opening = _ENVELOPE.match(text)
-        if opening is None:
-            break
-        text = text.partition(f"</{opening[1]}>")[2].lstrip()
+    text = text[_envelopes_end(text) :]
     if text.startswith(_AGENT_ROLE):
         return ""
     if _IDE_REQUEST in text:
         text = text.rpartition(_IDE_REQUEST)[2]
     return text.strip()
+
+
+def _envelopes_end(text: str) -> int:
+    """Where the prompt begins. By position: a text may be half a million empty envelopes, too many to copy the rest."""
+    at = _blanks_end(text, 0)
+    while at < len(text):
+        closing = "</INSTRUCTIONS>"
+        if not text.startswith(_AGENTS_MD, at):
+            opening = _ENVELOPE.match(text, at)
+            if opening is None:
+                break
+            closing = f"</{opening[1]}>"
+        end = text.find(closing, at)
+        at = len(text) if end < 0 else _blanks_end(text, end + len(closing))
+    return at
+
+
+def _blanks_end(text: str, at: int) -> int:
+    blanks = _BLANKS.match(text, at)
+    return at if blanks is None else blanks.end()
 
 
 def is_enveloped(text: str) -> bool:
@@ -112,8 +125,8 @@ def shell_command_of(text: str) -> str | None:
     text = text.lstrip()
     if not text.startswith(_SHELL_COMMAND):
         return None
-    command = _TAGGED.search(text)
-    return command[1] if command else ""
+    command, closing, _ = text.partition("<command>")[2].partition("</command>")
+    return command.strip() if closing else ""
 
 
 def spoken(text: str) -> str:

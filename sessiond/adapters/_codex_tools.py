@@ -15,7 +15,7 @@ from sessiond.model import Kind
 
 _SHELLS = {"shell", "exec_command", "shell_command", "container.exec", "local_shell"}
 _DECISIONS = {"update_plan", "request_user_input", "request_permissions"}
-_PATCH_FILE = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+?)\s*$", re.MULTILINE)
+_PATCH_FILE = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.*\S)", re.MULTILINE)
 
 _EXIT_CODE = re.compile(r"(?:[Ee]xit code:?|exited with code) (-?\d+)")
 _ABORTED = re.compile(r"(?:Wall time:[^\n]*\n)?(?:command )?aborted by user")

@@ -158,11 +158,12 @@ def _notice(message: dict[str, Any], name: str) -> Event:
 
 def _first_prompt(message: dict[str, Any], carry: Carry) -> list[Record]:
     text = _text(message.get("displayContent")) or _text(message.get("content"))
-    if "prompted" in carry or not text.strip():
+    title = one_line(text)
+    if "prompted" in carry or not title:
         return []
     carry["prompted"] = True
     ref = task_ref_in(text)
-    return [Fact("title", one_line(text), 9, first=True), *([Fact("task_ref", ref, 5, first=True)] if ref else ())]
+    return [Fact("title", title, 9, first=True), *([Fact("task_ref", ref, 5, first=True)] if ref else ())]
 
 
 def _spent(message: dict[str, Any], events: list[Event], carry: Carry) -> list[Record]:

@@ -7,7 +7,6 @@ are known by their bytes, so a rewrite that repeats them finds them again.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from sessiond.adapters._grok_reading import ident, mapping, string
@@ -19,7 +18,7 @@ from sessiond.model import Event, Fact, Key, Kind, Record, Role, Unknown, sessio
 if TYPE_CHECKING:
     from sessiond.model import Carry
 
-_QUERY = re.compile(r"<user_query>\n?(.*?)\n?</user_query>", re.DOTALL)
+_QUERY, _QUERY_END = "<user_query>", "</user_query>"
 _STEER = "interjection"
 
 
@@ -43,21 +42,27 @@ def parse_chat(record: dict[str, Any], carry: Carry) -> list[Record]:
 def _user(record: dict[str, Any], carry: Carry) -> list[Record]:
     text = blocks_text(record.get("content"))
     reason = record.get("synthetic_reason")
-    query = _QUERY.search(text)
+    query = _query(text)
     if query is not None:
-        text = query[1]
+        text = query
     if reason == _STEER:
         return [_event(Kind.HUMAN_INTERVENTION, Role.USER, text, is_turn=True)]
     is_context = query is None and "prompt_index" not in record and text.startswith("<")
     if reason is not None or is_context:
         return [_event(Kind.LIFECYCLE, Role.SYSTEM, text, summary=f"{text_of(reason) or 'context'}: {text[:1000]}")]
     found: list[Record] = [_event(Kind.USER_MSG, Role.USER, text, is_turn=True)]
-    if "prompted" not in carry and text.strip():
+    if "prompted" not in carry and (title := one_line(text)):
         carry["prompted"] = True
-        found.append(Fact("title", one_line(text), 9, first=True))
+        found.append(Fact("title", title, 9, first=True))
         if ref := task_ref_in(text):
             found.append(Fact("task_ref", ref, 5, first=True))
     return found
+
+
+def _query(text: str) -> str | None:
+    """What the person typed, out of what Grok wraps around it."""
+    query, closing, _ = text.partition(_QUERY)[2].partition(_QUERY_END)
+    return query.removeprefix("\n").removesuffix("\n") if closing else None
 
 
 def _assistant(record: dict[str, Any], carry: Carry) -> list[Record]:

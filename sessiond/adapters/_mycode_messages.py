@@ -237,7 +237,7 @@ def _call(message: Message, at: int, block: dict[str, Any]) -> Event:
         ts=message.ts,
         role=Role.ASSISTANT,
         tool=name or None,
-        summary=one_line(telling or searchable(block.get("input"))) or name,
+        summary=one_line(telling or searchable(block.get("input"))) or one_line(name),
         text=searchable(block.get("input")),
         files=(path,) if kind is Kind.EDIT and path else (),
     )

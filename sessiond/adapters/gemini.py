@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _LOGS = (".jsonl", ".json")
 _SESSION_ID = re.compile(rb'"sessionId"\s*:\s*"([^"\\]{1,200})"')
 # The first message is the client's own: where it runs and what lies there.
-_WORKSPACE = re.compile(r"\*\*Workspace Directories:\*\*\s*\n\s*- ([^\n]{1,4096})")
+_WORKSPACE = re.compile(r"\*\*Workspace Directories:\*\*[^\S\n]*+\n\s*+- ([^\n]{1,4096})")
 _IN_JSON = re.compile(rb'\*\*Workspace Directories:\*\*\s*\\n\s*- ((?:[^"\\]|\\[^n]){1,4096})')
 _SNAPSHOT = "<state_snapshot>"  # how a compressed history begins
 

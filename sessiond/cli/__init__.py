@@ -52,12 +52,16 @@ def _run(args: list[str]) -> int:
         return _fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""), 1)
     except Exception as error:
         # By name: the client path has not imported apsw, and must not do so to say what went wrong.
-        if type(error).__module__.partition(".")[0] != "apsw":
+        name = type(error).__name__
+        is_text = name == "UnicodeDecodeError"  # of a damaged store: what we wrote is text
+        if type(error).__module__.partition(".")[0] != "apsw" and not is_text:
             raise
-        is_busy = type(error).__name__ == "BusyError"
+        is_busy = name == "BusyError"
         words = (
             "the store is locked by another program (try again)" if is_busy else f"the store cannot be read: {error}"
         )
+        if is_text or name in ("CorruptError", "NotADBError"):
+            words += " (restart the daemon: it sets a damaged store aside and makes it again)"
         return _fail(words, 75 if is_busy else 1)
     return 0
 
@@ -72,7 +76,10 @@ def _usage_words(error: click.UsageError) -> str:
 
 
 def _fail(words: str, code: int) -> int:
-    for line in words.splitlines():  # several only for a configuration with several mistakes
+    from sessiond.mask import Masker  # only who fails pays for it
+
+    # A path or a value that is quoted may hold a key. By the usual patterns: the user's own may be what is wrong.
+    for line in Masker().mask(words).splitlines():  # several only for a configuration with several mistakes
         terminal.say_error(line)
     return code
 

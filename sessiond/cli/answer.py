@@ -64,13 +64,14 @@ def answering(config_file: Path | None) -> Iterator[Answer]:
     Not after a mistake in the call itself: there is no answer then that could be.
     """
     # Late: only verbs that read the store pay for SQLite.
-    from sessiond.store import connect, reader
+    from sessiond.store import connect, migrations, reader
 
     paths, masker = locate(config_file)
     outcome_after = _outcome_after(config_file)
     fresh = freshness.look(paths)
     db = connect.open_reader(paths.store)
     try:
+        migrations.check_readable(db, paths.store)
         reader.register_flavors(db)  # those of the store: loading every adapter would double the time of a short answer
         yield Answer(db, paths, masker, fresh, outcome_after)
     except (UsageError, click.UsageError):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sessiond.config.load import Loaded
 
-PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
+PRIVATE_FILE = 0o600
 
 
 @click.group(
@@ -132,7 +132,7 @@ def init(config_file: Path | None, /) -> None:
     target = locate(config_file, paths.environment()).main
     shown = terminal.shown_path(str(target))
     try:
-        target.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        paths.make_folders(target.parent)
         fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
     except FileExistsError:
         raise SessiondError(f"{shown} exists already", hint="edit it, or move it away first") from None

@@ -93,6 +93,8 @@ def command(
     if around is not None and place is None:
         raise click.UsageError("-C needs an event to look around (write UID#SEQ)")
     with answering(config_file) as answer:
+        if around is None and uid is not None and reader.is_uid(answer.db, uid):
+            place = None  # an agent may call a session anything, `x#1` too
         found = options.chosen(answer, place[1] if place else uid)
         first, last = _range(answer, found, int(place[2]), around or 0) if place else (0, None)
         is_told = _say_what_left(answer, found)
@@ -152,12 +154,16 @@ def _write_payloads(answer: Answer, events: Iterator[SessionEvent]) -> None:
     """Each record once, although several events may have come of it."""
     written: set[str | None] = set()
     missing = 0
+    is_screen = terminal.stdout().is_screen
     for event in events:
         if event.payload_ref in written:
             continue
         written.add(event.payload_ref)
         try:
-            sys.stdout.buffer.write(reader.payload(answer.db, event) + b"\n")
+            record = reader.payload(answer.db, event) + b"\n"
+            if is_screen:  # the same JSON, but nothing in it that the terminal would act upon
+                record = terminal.plain_json(record.decode("utf-8", "replace")).encode()
+            sys.stdout.buffer.write(record)
         except archive.Missing:
             missing += 1
     sys.stdout.buffer.flush()

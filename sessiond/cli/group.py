@@ -63,15 +63,30 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
-            return super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             known = [name for each in self.get_params(ctx) for name in each.opts if isinstance(each, click.Option)]
             raise click.UsageError(_unknown("option", error.option_name, known, ctx.command_path), ctx) from None
+        for each in self.get_params(ctx):
+            _refuse_bytes(ctx, each)
+        return rest
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         if self.epilog:
             formatter.write_paragraph()
             formatter.write(self.epilog)  # its lines as they are: click would fill them into a paragraph
+
+
+def _refuse_bytes(ctx: click.Context, parameter: click.Parameter) -> None:
+    """Words that are no text occur nowhere in the store, and SQLite refuses them; only a path may hold any bytes."""
+    given = ctx.params.get(parameter.name or "")
+    words = given if isinstance(given, tuple) else (given,)
+    if isinstance(parameter.type, click.Path):
+        return
+    for word in words:
+        if isinstance(word, str) and not word.isascii() and word != word.encode("utf-8", "replace").decode():
+            fact = f"{parameter.human_readable_name} is no text: there are bytes in it that are not UTF-8"
+            raise click.UsageError(f"{fact} (check what encoding the terminal uses)", ctx)
 
 
 class FamilyGroup(click.Group):

@@ -12,7 +12,7 @@ from sessiond.errors import UsageError
 from sessiond.passes import patterns
 from sessiond.passes.fingerprint import lookup_ids
 from sessiond.passes.patterns import About
-from sessiond.store import connect, find, occurrences
+from sessiond.store import find, occurrences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,11 +145,9 @@ def _found_elsewhere(answer: Answer, line: str) -> str | None:
     """What to search for, where a search would find it."""
     bare = (word.strip("\"'`.,:;()[]{}*") for word in answer.words(line).split())
     words = " ".join([word for word in bare if any(map(str.isalnum, word))][:SEARCHED_WORDS])
-    if not words or not answer.paths.search.exists():
+    if not words:
         return None
-    index = connect.open_reader(answer.paths.search)
-    try:
-        hits = find.find(answer.db, index, words, limit=1, accept=lambda _: True, mask=answer.masker.mask)
-    finally:
-        index.close()
+    mask = answer.masker.mask
+    with find.Index(answer.paths.search) as index:
+        hits = index.ask(lambda db: find.find(answer.db, db, words, limit=1, accept=lambda _: True, mask=mask))
     return words if hits else None

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("uid")
-@click.option("--to", "to_folder", required=True, metavar="DIR", help="Where to write; nothing is ever overwritten.")
+@click.option(
+    "--to", "to_folder", type=click.Path(), required=True, metavar="DIR",
+    help="Where to write; nothing is ever overwritten.",
+)  # fmt: skip
 @click.option("--generation", type=click.IntRange(min=1), metavar="N", help="An older content of its main file.")
 @click.option("--partial", is_flag=True, help="Write what is there, even if a part is no longer in the archive.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")

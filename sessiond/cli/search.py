@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from sessiond.cli import options, terminal, times
+from sessiond.cli import freshness, options, terminal, times
 from sessiond.cli.answer import answering
 from sessiond.cli.group import SETTINGS, Command, examples
 from sessiond.cli.sessions import repo_name
 from sessiond.errors import SessiondError
-from sessiond.store import connect, find, glance, reader
+from sessiond.serve.client import Client
+from sessiond.store import find, glance, reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,34 +53,37 @@ def command(
     All words must occur. "A phrase" in quotes is one; a word may end in * (three letters or more).
     """
     with answering(config_file) as answer:
-        if not answer.paths.search.exists():
-            raise SessiondError("there is no search index yet", hint="start the daemon: sessiond run")
-        hits = _find(answer, " ".join(query), limit if as_json else limit or SHOWN, given)
+        hits, notice = _find(answer, " ".join(query), limit if as_json else limit or SHOWN, given)
         titled = {uid: reader.session(answer.db, uid) for uid in dict.fromkeys(hit.session_uid for hit in hits)}
         if as_json:
             answer.print_json([_object(hit, titled[hit.session_uid]) for hit in hits])
         elif hits:
             _print(answer, terminal.stdout(), hits, titled)
-        else:
+        elif notice is None:
             terminal.say_note("nothing found")
+        if notice is not None:
+            terminal.say_note(notice)
 
 
-def _find(answer: Answer, query: str, limit: int | None, given: dict[str, Any]) -> list[Hit]:
-    """Events first; then sessions of which only the digest is left."""
+def _find(answer: Answer, query: str, limit: int | None, given: dict[str, Any]) -> tuple[list[Hit], str | None]:
+    """Events first; then sessions of which only the digest is left. And what must be said where the index is not whole:
+    a query is answered all the same.
+    """
     uids = _chosen(answer, given)
     mask = answer.masker.mask
-    index = connect.open_reader(answer.paths.search)
-    try:
-        hits = find.find(answer.db, index, query, limit=limit, accept=_filter(given, uids), mask=mask)
+    with find.Index(answer.paths.search) as index:
+        accept = _filter(given, uids)
+        hits = index.ask(lambda db: find.find(answer.db, db, query, limit=limit, accept=accept, mask=mask))
         left = None if limit is None else limit - len(hits)
-        if given["kinds"] or left == 0:
-            return hits
-        told = {hit.session_uid for hit in hits}
-        is_wanted = _session_filter(answer, given, uids)
-        accept: Callable[[str], bool] = lambda uid: uid not in told and is_wanted(uid)  # noqa: E731
-        return hits + find.find_evicted(answer.db, index, query, limit=left, accept=accept, mask=mask)
-    finally:
-        index.close()
+        if not given["kinds"] and left != 0:
+            told = {hit.session_uid for hit in hits}
+            is_wanted = _session_filter(answer, given, uids)
+            is_new: Callable[[str], bool] = lambda uid: uid not in told and is_wanted(uid)  # noqa: E731
+            hits += index.ask(lambda db: find.find_evicted(answer.db, db, query, limit=left, accept=is_new, mask=mask))
+    if index.is_damaged:  # the daemon may be the last to know
+        with suppress(SessiondError):
+            Client(answer.paths.socket, freshness.PATIENCE_SECONDS).call("check_index")
+    return hits, index.notice
 
 
 def _chosen(answer: Answer, given: dict[str, Any]) -> set[str] | None:

@@ -177,7 +177,12 @@ def _store(to: Terminal, status: Status) -> list[str]:
         facts.append(times.count(store["events"], "event"))
     share = used / cap if cap else 0.0
     colour = "green" if share < 0.8 else "yellow" if share <= 1 else "red"
-    return [*_bar(to, share, " · ".join(facts), colour), shown_path(store.get("path"))]
+    lines = [*_bar(to, share, " · ".join(facts), colour), shown_path(store.get("path"))]
+    sqlite = status.get("sqlite") or {}
+    if sqlite.get("version"):
+        warning = plain(str(sqlite.get("warning") or ""))
+        lines.append(f"SQLite {plain(str(sqlite['version']))}" + (f": {warning}" if warning else ""))
+    return lines
 
 
 def _bar(to: Terminal, share: float, words: str, colour: str) -> list[str]:

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from shutil import get_terminal_size
-from typing import TextIO
+from typing import IO, Any, TextIO
 from unicodedata import category, east_asian_width
 
 from sessiond.paths import environment
@@ -140,10 +140,26 @@ def say_note(words: str) -> None:
 
 
 def be_tolerant() -> None:
-    """A character that the terminal's encoding does not have is shown as an escape, not as a traceback."""
+    """A character that the terminal's encoding does not have is shown as an escape, not as a traceback; what is said to
+    a stream that was closed before we began goes nowhere.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            setattr(sys, name, _nowhere(number, mode))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _nowhere(number: int, mode: str) -> IO[Any]:
+    """In the place of the stream's own descriptor: else the next file to be opened gets that number, the lock say, and
+    with it every stray word of a library.
+    """
+    fd = os.open(os.devnull, os.O_RDWR)
+    if fd != number:
+        os.dup2(fd, number)
+        os.close(fd)
+    return open(number, mode, encoding="utf-8", closefd=False)
 
 
 def shown_path(path: str | None) -> str:

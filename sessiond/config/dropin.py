@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sessiond.config.exclusion import check_glob
 from sessiond.config.files import read
 from sessiond.errors import Forbidden, SessiondError, UsageError
-from sessiond.paths import shown
+from sessiond.paths import make_folders, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -102,7 +102,7 @@ def write(path: Path, table: dict[str, Any], header: str, env: Mapping[str, str]
 
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(path.parent)
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(fd, "w", encoding="utf-8") as file:
             file.write(header + tomli_w.dumps(table, multiline_strings=False))

@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 
 HEAD_BYTES = 1024
 MARKER_BYTES = 256
+WHOLE_BYTES = 64 * 2**20  # what is compared to its last byte: a tenth of a second, in which nothing else is read
 _STEP = 2**20
 
 
-def why_new(content: Content, stat: os.stat_result, checkpoint: Checkpoint) -> str | None:
-    """Why what lies there now is a new generation; None when reading goes on at the checkpoint."""
+def why_new(content: Content, stat: os.stat_result, checkpoint: Checkpoint, *, whole: bool = False) -> str | None:
+    """Why what lies there now is a new generation; None when reading goes on at the checkpoint.
+
+    An edit in place between head and marker is only seen where all bytes are compared: `whole`.
+    """
     if checkpoint.offset == 0:
         return None
     if content.size is not None and content.size < checkpoint.offset:
@@ -38,6 +42,8 @@ def why_new(content: Content, stat: os.stat_result, checkpoint: Checkpoint) -> s
     is_same_inode = (stat.st_dev, stat.st_ino) == (checkpoint.device, checkpoint.inode)
     if not is_same_inode and not begins_alike(content, checkpoint):
         return "replaced"
+    if whole and is_same_inode and checkpoint.offset <= WHOLE_BYTES and not begins_alike(content, checkpoint):
+        return "rewritten"
     return None
 
 

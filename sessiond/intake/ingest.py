@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,6 +28,7 @@ class Taken(NamedTuple):
     more: bool  # the file has more to give
     bytes: int
     size: int  # of the whole file
+    left: int = 0  # bytes that wait to be read
 
 
 NOTHING = Taken(more=False, bytes=0, size=0)
@@ -52,16 +54,27 @@ class Ingest:
         self.known = known
         self._undecided: set[str] = set()
 
-    def take_in(self, path: str, *, urgent: bool = True) -> Taken:
-        """Move one chunk of one file into the store. OSError: it cannot be read."""
+    def take_in(self, path: str, *, urgent: bool = True, whole: bool = False) -> Taken:
+        """Move one chunk of one file into the store. OSError: it cannot be read.
+
+        `whole`: compare all that was read of it before, not its first and last bytes alone.
+        """
         found = self._register.find(path)
         if found is None:
             self.look_again_when_changed(path)
-            return NOTHING
+            links = self._register.links
+            is_second_name = path in links and links[path] not in links
+            return self.take_in(links[path], urgent=urgent) if is_second_name else NOTHING
         source = found.source
-        chunk = self._read(source)
+        chunk = self._read(source, whole=whole)
+        if source.id is None and not source.in_flight and _inode(chunk.checkpoint) != _inode(source.checkpoint):
+            self._register.drop(path)  # another file than the one whose head was judged: look at this one's
+            return Taken(more=True, bytes=0, size=chunk.size)
+        if self._has_new_name(source, chunk, urgent=urgent):
+            return self.take_in(path, urgent=urgent)
         self.known[path] = Seen(chunk.checkpoint.device, chunk.checkpoint.inode, chunk.size, chunk.mtime_ns)
-        taken = Taken(chunk.more, chunk.checkpoint.offset - chunk.start, chunk.size)
+        left = max(0, chunk.size - chunk.checkpoint.offset) if chunk.more else 0
+        taken = Taken(chunk.more, chunk.checkpoint.offset - chunk.start, chunk.size, left)
         if self._is_nothing_new(source, chunk):
             if not found.is_back:
                 return taken
@@ -95,20 +108,43 @@ class Ingest:
     def forget(self, path: str) -> None:
         """What was read of this file did not get stored: begin again from what the store says."""
         self._register.drop(path)
-        self.known.pop(path, None)
+        self._look_again(path)
+
+    def _look_again(self, path: str) -> None:
+        if path in self.known:  # still known, or it would not be missed when it goes
+            self.known[path] = Seen(self.known[path].device, 0, 0, 0)
 
     def leave_alone(self, path: str) -> None:
         """Its session was forgotten: nothing of it is remembered, and nothing more is read."""
         self._register.leave_alone(path)
         self.known.pop(path, None)
 
-    def _read(self, source: Source) -> Chunk:
+    @property
+    def links(self) -> dict[str, str]:
+        """Second names of files, and the name that each is read under."""
+        return dict(self._register.links)
+
+    def _has_new_name(self, source: Source, chunk: Chunk, *, urgent: bool) -> bool:
+        """Another file took this one's place, which lies beside it under a new name: there it keeps its cursor."""
+        path, inode = source.path, source.checkpoint.inode
+        if not chunk.restarted or _inode(chunk.checkpoint) == _inode(source.checkpoint):
+            return False
+        with os.scandir(os.path.dirname(path)) as entries:
+            names = [entry.path for entry in entries if entry.inode() == inode and entry.path != path]
+        for name in names:
+            if self._register.is_wanted(name):
+                with suppress(OSError):  # what keeps that one from being read is no matter of this one
+                    self.take_in(name, urgent=urgent)
+        return source.path != path
+
+    def _read(self, source: Source, *, whole: bool) -> Chunk:
         depth = source.below.count("/")
         if source.state in (EXCLUDED, FOREIGN, FORGOTTEN):
             return _pass_over(source, depth)
         if source.reader == "snapshot":
             return rewritten.read(source.path, depth, source.checkpoint, self._limits)
-        return tail.read(source.path, depth, source.checkpoint, self._limits, compressed=source.reader == "zstd")
+        is_packed = source.reader == "zstd"
+        return tail.read(source.path, depth, source.checkpoint, self._limits, compressed=is_packed, whole=whole)
 
     def _is_nothing_new(self, source: Source, chunk: Chunk) -> bool:
         if source.id is None and not source.in_flight:
@@ -136,15 +172,20 @@ class Ingest:
     def _look_again_beside(self, path: str) -> None:
         """What this file says may be what others of its folder waited for."""
         for other in [each for each in self._undecided if os.path.dirname(each) == os.path.dirname(path)]:
-            self.known.pop(other, None)
+            self._look_again(other)
             self._undecided.discard(other)
 
     def gone(self, path: str) -> None:
         """This file is not there any more; those that were passed over because of it are looked at again."""
-        self.forget(path)
+        self._register.drop(path)
+        self.known.pop(path, None)
         for other in self._undecided:
-            self.known.pop(other, None)
+            self._look_again(other)
         self._undecided.clear()
+
+
+def _inode(checkpoint: Checkpoint) -> tuple[int, int]:
+    return checkpoint.device, checkpoint.inode
 
 
 def _pass_over(source: Source, depth: int) -> Chunk:

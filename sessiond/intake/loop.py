@@ -6,13 +6,11 @@ here, so that it means something.
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
 import time
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +18,14 @@ import apsw
 
 from sessiond.intake import scan
 from sessiond.intake.inbox import Inbox, Lane
-from sessiond.intake.opened import NotRegular
+from sessiond.intake.progress import History, LastSweep, Ticket
+from sessiond.intake.recheck import Recheck
+from sessiond.intake.unseen import Unseen
 from sessiond.store import gone
 from sessiond.store.tombstones import Forgotten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Container, Iterable, Sequence
 
     from sessiond.intake.ingest import Ingest
     from sessiond.intake.scan import Pace, Root, Seen
@@ -35,38 +35,9 @@ if TYPE_CHECKING:
 
 TICK_SECONDS = 0.5  # new homes are found by it, and people watch
 RETRY_SECONDS = 5.0
+FAILED_SECONDS = 3600.0  # until a file that made intake fail is tried again unchanged
 LIVE_SECONDS = 60.0  # a file that was written so shortly before the start is no history
 PAUSES = ("user", "hard_cap", "keep_free", "store_full")  # of several reasons, the first here is the one told
-LOOK_AT_ALL_SECONDS = 3600.0  # a writer may keep size and mtime: once an hour every file's markers are compared
-
-
-@dataclass(slots=True)
-class Ticket:
-    """A promise to someone who asked: everything written before is stored."""
-
-    waiting: set[str] | None = None  # None: its sweep has not begun
-    is_stored: bool = False
-    position: int | None = None  # what the search index must have reached
-
-
-@dataclass(slots=True)
-class History:
-    """How far the first reading of old files has come."""
-
-    total_bytes: int = 0
-    done_bytes: int = 0
-    reached_ns: int | None = None  # mtime of the file read last: newest come first
-    began: float = 0.0
-    ended: float | None = None
-    left: dict[str, int] = field(default_factory=dict)  # path -> bytes not read yet
-
-
-@dataclass(slots=True)
-class LastSweep:
-    at: datetime | None = None
-    seconds: float = 0.0
-    found: int = 0
-    special: int = 0
 
 
 class IntakeLoop:
@@ -84,6 +55,8 @@ class IntakeLoop:
         *,
         beat: Callable[[], None] = lambda: None,
         has_room: Callable[[], bool] = lambda: True,
+        suspect: Callable[[Exception], None] = lambda _: None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
         log: Any = None,
     ) -> None:
         self.roots = roots
@@ -94,6 +67,8 @@ class IntakeLoop:
         self._troubles = troubles
         self._beat = beat
         self._has_room = has_room
+        self._suspect = suspect  # told of what made intake fail: the store may be damaged
+        self._now = now
         self._log = log
         self.inbox = Inbox()
         self.watch = make_watch(self._hint, self._trouble)
@@ -101,7 +76,7 @@ class IntakeLoop:
         self.last_sweep = LastSweep()
         self.vanished = 0
         self._pauses: dict[str, datetime | None] = {}  # why nothing is read, and until when; None: until `resume`
-        self._folders = [(os.path.realpath(root.folder) + os.sep, root) for root in roots]
+        self._folders = [(scan.real(root.folder) + os.sep, root) for root in roots]
         self._waiting: dict[str, float] = {}  # live paths, since when they wait
         self._backfilling: dict[str, Seen] = {}  # history that waits for its turn, as it was when it was found
         self._failed: deque[tuple[str, Exception]] = deque()
@@ -109,12 +84,12 @@ class IntakeLoop:
         self._resume_at = 0.0  # when the store was full: the next try
         self._failing: set[str] = set()  # files that made intake fail; "": something else did
         self._unstored: set[str] = set()
-        self._unreadable: dict[str, str] = {}
-        self._unread_folders: dict[str, str] = {}
+        self._unseen = Unseen(troubles)
+        self._behind: dict[str, int] = {}  # live files that had more to give than one chunk -> bytes
         self._tickets: list[Ticket] = []
         self._clock_gap = scan.ClockGap()
         self._next_tick = 0.0
-        self._looked_at_all = time.monotonic()
+        self._recheck = Recheck(time.monotonic())
         self._stopping = False
         self._going = threading.Event()
         self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
@@ -186,7 +161,11 @@ class IntakeLoop:
 
     @property
     def lag_bytes(self) -> int:
-        return sum(list(self.history.left.values()))
+        return sum({**self._behind, **self.history.left}.values())
+
+    @property
+    def links(self) -> dict[str, str]:
+        return self._ingest.links
 
     @property
     def next_sweep_in(self) -> float:
@@ -227,6 +206,7 @@ class IntakeLoop:
             try:
                 self._turn()
             except Exception as error:  # noqa: BLE001 - the loop's outer edge: it must go on, and say so
+                self._suspect(error)
                 self._failing.add(self._reading)
                 self._troubles.report("intake", f"{type(error).__name__}: it goes on with the next file")
                 if self._log is not None:
@@ -263,30 +243,26 @@ class IntakeLoop:
             self._give_up(*self._failed.popleft(), now)
         for reason in self.watch.check(now):
             self._pace.hurry(reason)
-        if self._clock_gap.check(now, time.time()):
+        if self._clock_gap.check(now, self._now().timestamp()):
             self._pace.hurry("clock_gap")
         for path in [path for path, at in self._retry.items() if at <= now]:
             del self._retry[path]
             self._put(path, Lane.LIVE)
         for name, until in self.pauses.items():
-            if (until is not None and until <= datetime.now(UTC)) or (name == "store_full" and now >= self._resume_at):
+            if (until is not None and until <= self._now()) or (name == "store_full" and now >= self._resume_at):
                 self.resume(name)
         self._report_health()
 
     def _report_health(self) -> None:
         health = self.watch.health
-        for name in ("watch_limit", "watch_unavailable", "network_filesystem"):
+        for name in ("watch_limit", "watch_incomplete", "watch_unavailable"):
             if name not in health.problems:
                 self._troubles.report(name, None)
         for name, problem in health.problems.items():
             self._troubles.report(name, problem)
-        unreadable = {**self._unread_folders, **self._unreadable}
-        some = ", ".join(sorted(set(unreadable.values())))
-        first = next(iter(unreadable), "")
-        detail = f"{len(unreadable)} not readable ({some}), such as {first}" if first else None
         if not self._failing:
             self._troubles.report("intake", None)
-        self._troubles.report("unreadable", detail, "let this user read them: ls -ld shows owner and mode")
+        self._unseen.report()
 
     # --- sweeping -------------------------------------------------------------------------------
 
@@ -295,34 +271,37 @@ class IntakeLoop:
         self._pace.begin(began)
         tickets = [ticket for ticket in self._tickets if ticket.waiting is None]
         found = scan.sweep(self.roots, self._wants, self._ingest.known)
-        known = self._ingest.known
-        if began - self._looked_at_all > LOOK_AT_ALL_SECONDS:
-            self._looked_at_all = began
-            known = {}
-        changes = scan.changes(known, found)
-        self._unreadable = {path: why for path, why in self._unreadable.items() if os.path.lexists(path)}
-        self._unread_folders = found.unreadable
-        self._folders = [(os.path.realpath(root.folder) + os.sep, root) for root in self.roots]
+        changes = scan.changes(self._ingest.known, found)
+        self._unseen.swept(found)
+        self._folders = [(scan.real(root.folder) + os.sep, root) for root in self.roots]
         is_first = self.last_sweep.at is None
         for path in (*changes.new, *changes.changed):
-            self._queue(path, found.files[path][2], is_first=is_first)
+            if not self._unseen.is_resting(path, began):
+                self._queue(path, found.files[path][2], is_first=is_first)
+        for path in self._recheck.due(began, found.files):
+            self.inbox.put(path, Lane.BACKFILL)
         if changes.missing:
-            self._mark_gone(changes.missing)
+            self._mark_gone(changes.missing, changes.renumbered)
         for ticket in tickets:
-            ticket.waiting = {*changes.new, *changes.changed, *self._waiting, *self.history.left}
+            ticket.waiting = {*self._waiting, *self.history.left}
             self._settle(ticket)
         self._failing = {path for path in self._failing if path in found.files}
         ended = time.monotonic()
         self._pace.finish(ended, changed=bool(changes), watched=self.watch.health.is_complete)
-        self.last_sweep = LastSweep(datetime.now(UTC), ended - began, len(found.files), found.special)
+        if found.ahead > self.last_sweep.ahead and self._log is not None:
+            self._log.warning("future_mtime_seen", files=found.ahead)
+        seen = (len(found.files), found.special, found.ignored, found.ahead)
+        self.last_sweep = LastSweep(self._now(), ended - began, *seen)
 
     def _queue(self, path: str, seen: Seen, *, is_first: bool) -> None:
         if self._backfilling.get(path) == seen:
             return  # found by an earlier sweep, unchanged since: its turn comes
-        if not is_first or seen.mtime_ns / 1e9 > time.time() - LIVE_SECONDS:
+        if not is_first or seen.mtime_ns / 1e9 > self._now().timestamp() - LIVE_SECONDS:
             self._put(path, Lane.LIVE)
             return
         known = self._ingest.known.get(path)
+        if known is not None:
+            self._recheck.note(path)
         size = seen.size - (known.size if known is not None and known.size <= seen.size else 0)
         if not self.history.total_bytes:
             self.history.began = time.monotonic()
@@ -333,11 +312,14 @@ class IntakeLoop:
 
     def _put(self, path: str, lane: Lane) -> None:
         self._waiting.setdefault(path, time.monotonic())
+        self._recheck.note(path)
         self.inbox.put(path, lane)
 
-    def _mark_gone(self, paths: list[str]) -> None:
-        lost = [path for path in paths if not os.path.lexists(path)]  # it may have come back since
-        now = datetime.now(UTC)
+    def _mark_gone(self, paths: list[str], renumbered: Container[tuple[int, int]] = ()) -> None:
+        lost = self._unseen.gone_of(paths, self._ingest.known, renumbered, time.monotonic())
+        if not lost:
+            return
+        now = self._now()
         self._writer.drain()  # a chunk of it that is written after would say that it is there
         self._writer.call(lambda db: gone.mark_gone(db, lost, now))
         for path in lost:
@@ -347,33 +329,33 @@ class IntakeLoop:
 
     def _read(self, path: str, lane: Lane) -> None:
         try:
-            taken = self._ingest.take_in(path, urgent=lane is Lane.LIVE)
+            whole = self._recheck.is_doubted(path)
+            taken = self._ingest.take_in(path, urgent=lane is Lane.LIVE, whole=whole)
         except OSError as error:
-            self._cannot_read(path, error)
-            self._done(path)
+            try:
+                self._cannot_read(path, error)
+            finally:
+                self._done(path)
             return
         except Exception:
-            self._retry[path] = time.monotonic() + LOOK_AT_ALL_SECONDS
+            self._retry[path] = time.monotonic() + FAILED_SECONDS
             self._ingest.forget(path)
             with suppress(OSError):
                 self._ingest.look_again_when_changed(path)
             self._done(path)
             raise
-        self._unreadable.pop(path, None)
+        self._unseen.was_read(path)
         self._failing.discard(path)
-        if self._is_short:
-            self._is_short = False
-            self._troubles.report("descriptors", None)
         self._progress(path, taken.bytes, lane)
         if taken.more:
+            self._behind[path] = taken.left
             self.inbox.put_back(path)
         else:
             self._done(path)
 
-    _is_short = False  # of file descriptors
-
     def _done(self, path: str) -> None:
         self._waiting.pop(path, None)
+        self._behind.pop(path, None)
         self._backfilling.pop(path, None)
         self.history.done_bytes += self.history.left.pop(path, 0)
         if self.history.total_bytes and not self.history.left and self.history.ended is None:
@@ -400,24 +382,20 @@ class IntakeLoop:
             step = min(size, left)
             self.history.left[path] = left - step
             self.history.done_bytes += step
-        if lane is Lane.BACKFILL and path in self._ingest.known:
-            self.history.reached_ns = self._ingest.known[path].mtime_ns
+            if lane is Lane.BACKFILL and path in self._ingest.known:
+                self.history.reached_ns = self._ingest.known[path].mtime_ns
 
     def _cannot_read(self, path: str, error: OSError) -> None:
         if isinstance(error, FileNotFoundError | NotADirectoryError):
-            self._unreadable.pop(path, None)
+            self._unseen.is_missing(path)
             if not self._ingest.lost(path):
                 self.vanished += 1
             elif any(path.startswith(folder) and os.path.isdir(folder) for folder, _ in self._folders):
                 self._mark_gone([path])  # its place was seen without it; below a root that is absent nothing is gone
             return
         self._ingest.forget(path)
-        if error.errno in (errno.EMFILE, errno.ENFILE):
-            self._is_short = True
-            self._troubles.report("descriptors", "no file descriptor is free", "raise LimitNOFILE, or ulimit -n")
+        if self._unseen.failed(path, error, time.monotonic()):
             self._retry[path] = time.monotonic() + RETRY_SECONDS
-        elif not isinstance(error, NotRegular) and error.errno != errno.ELOOP:
-            self._unreadable[path] = errno.errorcode.get(error.errno or 0, "EIO")
 
     def _give_up(self, path: str, error: Exception, now: float) -> None:
         if isinstance(error, Forgotten):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_NO_FILE = frozenset({errno.ENXIO, errno.ENODEV, errno.EOPNOTSUPP})  # opening a socket, or a device that is none
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -30,6 +32,10 @@ def opened(path: str, depth: int) -> Iterator[int]:
             os.close(parent)
             parent = below
         fd = os.open(name, _FLAGS, dir_fd=parent)
+    except OSError as error:
+        if error.errno in _NO_FILE:
+            raise NotRegular(path) from error
+        raise
     finally:
         os.close(parent)
     try:

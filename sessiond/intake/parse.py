@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sessiond.errors import BadRecord
 from sessiond.intake.repo import find_repo
-from sessiond.model import Carry, Chunk, Event, Fact, Kind, Line, Patch, Record, Reject
+from sessiond.model import Carry, Chunk, Event, Fact, Kind, Line, Patch, Record, Reject, Unknown, Usage
 from sessiond.store.keys import hash_bytes
 from sessiond.store.resolve import Place
 
@@ -70,19 +70,29 @@ class Wording:
         if isinstance(record, Event):
             summary, text = self.summary(record.summary), self.indexed(record.text)
             files = tuple(map(self.mask, record.files)) if record.files else ()
-            detail = self.detail(record, summary)
-            if (summary, text, files, detail) != (record.summary, record.text, record.files, None):
-                record = replace(record, summary=summary, text=text, files=files, detail=detail)
+            detail, tool = self.detail(record, summary), self._name(record.tool)
+            if (summary, text, files, detail, tool) != (record.summary, record.text, record.files, None, record.tool):
+                record = replace(record, summary=summary, text=text, files=files, detail=detail, tool=tool)
         elif isinstance(record, Patch):
             record = replace(
                 record,
                 summary=None if record.summary is None else self.summary(record.summary),
+                tool=self._name(record.tool),
                 text=None if record.text is None else self.indexed(record.text),
                 detail=None if record.text is None else self._ends(record.text),
             )
         elif isinstance(record, Fact):
             return self.facts(record)
+        elif isinstance(record, Usage):
+            if (model := self._name(record.model)) != record.model:
+                record = replace(record, model=model)
+        elif isinstance(record, Unknown):
+            record = replace(record, name=self.mask(record.name))
         return [record]
+
+    def _name(self, name: str | None) -> str | None:
+        """Of a tool or a model: the agent's word as well, and kept for ever."""
+        return self.mask(name) if name else name
 
     def facts(self, fact: Fact) -> list[Record]:
         """A working directory also tells the repository, and that its domain."""

@@ -5,27 +5,27 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-import apsw
-
 from sessiond.adapters import adapters
 from sessiond.config.exclusion import Exclusion
 from sessiond.errors import SessiondError, UsageError
-from sessiond.intake import rederive, tail
+from sessiond.intake import opening, rederive, tail
 from sessiond.intake.ingest import Ingest
-from sessiond.intake.loop import IntakeLoop, Ticket
+from sessiond.intake.loop import IntakeLoop
 from sessiond.intake.parse import Wording
 from sessiond.intake.register import Register
 from sessiond.intake.scan import Pace, Root, Seen
 from sessiond.intake.watch import make_watch
+from sessiond.intake.watching import mounts
 from sessiond.log.light import structlog
 from sessiond.mask import Masker
-from sessiond.model import parse_utc, utc
+from sessiond.model import moment, parse_utc, utc
 from sessiond.paths import expand, user_home
-from sessiond.store import connect, counts, digests, sources, space
+from sessiond.store import connect, counts, damage, digests, sources, space
 from sessiond.store.connect import value
 from sessiond.store.search import SearchIndex
 from sessiond.store.writer import Writer
@@ -33,7 +33,10 @@ from sessiond.store.writer import Writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    import apsw
+
     from sessiond.config.settings import Config
+    from sessiond.intake.progress import Ticket
     from sessiond.paths import Paths
     from sessiond.store.commit import Batch
     from sessiond.trouble import Troubles
@@ -54,18 +57,25 @@ class Pipeline:
         env: Mapping[str, str],
         *,
         beat: Callable[[], None] = lambda: None,
+        tick: Callable[[], None] = lambda: None,
+        check_seconds: float = damage.CLEAN_SECONDS,
         mode: str | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._config = config
         self._paths = paths
         self._troubles = troubles
         self._env = env
         self._beat = beat
+        self._tick = tick  # called now and then while opening takes long
+        self.damaged: str | None = None  # what was found out about the store while it was in use
         self._mode = mode
+        self._now = now
         self._log = structlog.get_logger()
         self._tickets: dict[int, tuple[Ticket, dict[str, int], float]] = {}
+        self._counted: Counter[str] = Counter()  # by the loops before this one
         self.homes: dict[str, list[str]] = {}
-        self.writer = self._open_store()
+        self.writer = self._open_store(check_seconds)
         self._db = connect.open_reader(paths.store)  # the loop's own
         self.search = SearchIndex(
             paths.search,
@@ -74,10 +84,12 @@ class Pipeline:
             rebuild=self._texts,
             digests=digests.texts,
             on_trouble=self._search_trouble,
+            on_failure=self.suspect,
             wal_limit=self._wal_limit(),
         )
         self.loop = self._build()
         self._take_up_pause()
+        opening.name_rebuild(self._db, troubles)
 
     def _room(self) -> Callable[[], bool]:
         """Whether there is room to take in more; asked before every chunk."""
@@ -100,6 +112,7 @@ class Pipeline:
         self.writer.maintain(lambda db: connect.limit_wal(db, limit))
         self.writer.limit(batch_bytes=limit // 2, has_room=self._room())
         self.search.start()
+        opening.derive_lost(self.writer, self._db, self._wording, self._config.limits.line, self._now(), self._tick)
 
     def stop(self) -> None:
         """In reverse: no more reading, then what was read is written, then the index stops where it is."""
@@ -117,16 +130,26 @@ class Pipeline:
         tickets, pauses = self.loop.open_tickets, self.loop.pauses
         before, self._config = self._config, config
         try:
-            self.loop = self._build()
+            self._go_on(tickets, pauses)
         except SessiondError:
             self._config = before
-            self.loop = self._build()
+            self._go_on(tickets, pauses)
             raise
-        finally:
-            self.loop.adopt(tickets)
-            for name, until in pauses.items():
-                self.loop.pause(name, until)
-            self.loop.start()
+
+    def _go_on(self, tickets: list[Ticket], pauses: dict[str, datetime | None]) -> None:
+        """Another loop, with what the one before had promised. SessiondError also where it cannot be watched for."""
+        loop = self._build()
+        self._counted, self.loop = self.counters, loop
+        self.loop.adopt(tickets)
+        for name, until in pauses.items():
+            self.loop.pause(name, until)
+        self.loop.start()
+
+    @property
+    def counters(self) -> Counter[str]:
+        """What was counted since the start and is in no table; a reload does not begin anew."""
+        loop = self.loop
+        return self._counted + Counter(overflows=loop.watch.health.overflows, vanished=loop.vanished)
 
     @property
     def config(self) -> Config:
@@ -136,23 +159,44 @@ class Pipeline:
     def roots(self) -> list[Root]:
         return list(self.loop.roots)
 
-    def _open_store(self) -> Writer:
-        """The store; one that SQLite cannot read is set aside, never deleted, and made anew from the agents' files."""
-        path = self._paths.store
-        try:
-            return Writer(path, on_commit=self._committed, on_failure=self._failed)
-        except (apsw.NotADBError, apsw.CorruptError) as error:
-            if self._config.store.on_corrupt == "stop":
-                raise SessiondError(
-                    f"{path} is damaged", hint="restore a copy of it, or set store.on_corrupt"
-                ) from error
-        aside = connect.set_aside(path, datetime.now(UTC))
-        self._troubles.report(
-            "store_rebuilt",
-            f"the store was damaged; it is made again from the files that are still there. The old one is {aside}",
-            f"when you do not need it any more: rm {aside}*",
+    def _open_store(self, check_seconds: float) -> Writer:
+        """The store; one that is damaged is set aside, never deleted, and made again from what can be read of it."""
+        mounts.refuse_remote_store(self._paths.store)
+        return opening.open_store(
+            self._paths,
+            lambda: Writer(
+                self._paths.store,
+                on_commit=self._committed,
+                on_failure=self._failed,
+                on_damage=lambda error: self.suspect(error, is_store=True),
+                now=self._now,
+            ),
+            on_corrupt=self._config.store.on_corrupt,
+            seconds=check_seconds,
+            now=self._now,
+            tick=self._tick,
         )
-        return Writer(path, on_commit=self._committed, on_failure=self._failed)
+
+    def suspect(self, error: BaseException, *, is_store: bool = False) -> None:
+        """Somebody met this error. If the store is damaged, nothing more is written, and the next start mends it.
+
+        `is_store`: it can only be the store; else the store is looked at first.
+        """
+        if self.damaged is not None or not damage.is_damage(error):
+            return
+        reason = type(error).__name__
+        if not is_store:
+            found = damage.check(self._paths.store, damage.UNCLEAN_SECONDS, is_suspect=True)
+            if found is None:
+                return
+            reason = found
+        self.damaged = reason
+        self.writer.refuse()
+        if self._config.store.on_corrupt == "rebuild":
+            damage.mark(self._paths.store, reason)
+        self._troubles.report(
+            "store_damaged", f"the store is damaged ({reason}): nothing more is written to it", "restart the daemon"
+        )
 
     # --- pausing --------------------------------------------------------------------------------
 
@@ -193,7 +237,7 @@ class Pipeline:
         """The user's pause of an earlier run, unless its time is over."""
         text = value(self._db, "SELECT value FROM _meta WHERE name = 'paused_until'")
         until = None if text is None else _until(text)
-        if text is not None and (until is None or until > datetime.now(UTC)):
+        if text is not None and (until is None or until > self._now()):
             self.loop.pause("user", until)
 
     def leave_alone(self, paths: list[str]) -> None:
@@ -273,7 +317,7 @@ class Pipeline:
             "total_bytes": total,
             "done_bytes": done,
             "percent": 100.0 if is_done else (round(100 * done / total, 1) if total else 0.0),
-            "reached": None if reached is None else utc(datetime.fromtimestamp(reached / 1e9, UTC)),
+            "reached": None if reached is None else utc(moment(reached)),
             "seconds_left": None if left is None else round(left),
         }
 
@@ -318,6 +362,8 @@ class Pipeline:
             self._troubles,
             beat=self._beat,
             has_room=self._room(),
+            suspect=self.suspect,
+            now=self._now,
             log=self._log,
         )
 
@@ -346,8 +392,8 @@ class Pipeline:
     def _committed(self, batches: list[Batch]) -> None:
         self.loop.stored(batch.source.path for batch in batches)
         self.search.wake()
-        if any(batch.chunk.restarted for batch in batches):
-            self._log.info("generation_began", files=sum(batch.chunk.restarted is not None for batch in batches))
+        for reason, files in Counter(batch.chunk.restarted for batch in batches if batch.chunk.restarted).items():
+            self._log.info("generation_began", reason=reason, files=files)
 
     def _failed(self, batch: Batch, error: Exception) -> None:
         self.loop.failed(batch.source.path, error)

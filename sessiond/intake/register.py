@@ -14,6 +14,7 @@ from sessiond.intake import identity, rewritten, tail
 from sessiond.intake.content import Compressed, Content, Plain
 from sessiond.intake.opened import opened
 from sessiond.intake.repo import find_repo
+from sessiond.intake.scan import real
 from sessiond.model import Checkpoint, Fact, Line
 from sessiond.store import sources, tombstones
 from sessiond.store.connect import rows
@@ -56,16 +57,19 @@ class Register:
         self._is_excluded = is_excluded
         self._limits = limits
         self._kept: OrderedDict[str, Source] = OrderedDict()
+        self._inodes: dict[tuple[int, int], Source] = {}  # of those: the store does not know the newest yet
         self.awaiting: set[str] = set()  # paths that only another file can decide on
+        self.links: dict[str, str] = {}  # second name of a file -> the name that it is read under
+        self._left: dict[str, Source] = {}  # path -> the source that moved from it: the store may still name it there
         self._left_alone: set[str] = set()  # files of forgotten sessions: their paths are nowhere else
         self._wanted = roots
-        self._roots = [(os.path.realpath(root.folder) + os.sep, root) for root in roots]
+        self._roots = [(real(root.folder) + os.sep, root) for root in roots]
 
     def locate(self, path: str) -> tuple[Root, str] | None:
         """The root that a path lies below, and its path below that agent's home."""
         found = self._locate(path)
         if found is None:  # a root may have become a link, or a link been turned, since
-            self._roots = [(os.path.realpath(root.folder) + os.sep, root) for root in self._wanted]
+            self._roots = [(real(root.folder) + os.sep, root) for root in self._wanted]
             found = self._locate(path)
         return found
 
@@ -74,6 +78,10 @@ class Register:
             if path.startswith(folder):
                 return root, f"{root.prefix}/{path[len(folder) :]}" if root.prefix else path[len(folder) :]
         return None
+
+    def is_wanted(self, path: str) -> bool:
+        place = self.locate(path)
+        return place is not None and self._adapters[place[0].flavor].wants(PurePosixPath(place[1]))
 
     def find(self, path: str) -> Registered | None:
         kept = self._kept.get(path)
@@ -90,6 +98,7 @@ class Register:
     def drop(self, path: str) -> None:
         """Forget what is remembered of this path; the store knows better now."""
         self._kept.pop(path, None)
+        self.links.pop(path, None)
 
     def leave_alone(self, path: str) -> None:
         """It is a file of a forgotten session: there is nothing to read in it, now or later."""
@@ -98,6 +107,9 @@ class Register:
 
     def _keep(self, source: Source) -> None:
         self._kept[source.path] = source
+        self._inodes[source.checkpoint.device, source.checkpoint.inode] = source
+        if len(self._inodes) > 2 * KEPT:
+            self._inodes = {(each.checkpoint.device, each.checkpoint.inode): each for each in self._kept.values()}
         for path in list(self._kept):
             if len(self._kept) <= KEPT:
                 break
@@ -108,6 +120,10 @@ class Register:
 
     def _known(self, path: str) -> Registered | None:
         source = sources.by_path(self._db, path)
+        left = self._left.get(path)
+        if left is not None and source is not None and source.id == left.id:
+            return None  # it is another file's name now
+        self._left.pop(path, None)
         if source is None or source.state == FORGOTTEN:
             return None if source is None else Registered(source, [])
         if self._is_relieved(source):
@@ -190,21 +206,35 @@ class Register:
             return new
         if source.reader == Reader.ZSTD and os.path.exists(path.removesuffix(COMPRESSED)):
             return None  # plain wins when both exist
-        for old in (*sources.by_inode(self._db, stat.st_dev, stat.st_ino), *self._former(source)):
+        self.links.pop(path, None)
+        for old in (*self._of_inode(stat), *self._former(source)):
             if old.path == path or old.flavor != source.flavor or old.state in (EXCLUDED, FOREIGN, FORGOTTEN):
                 continue
             if _is_linked(old, stat):
+                self.links[path] = old.path
                 return None  # a second name of a file that is read under its first
-            if not _is_elsewhere(old, path) and self._begins_like(old, source):
+            if not _is_elsewhere(old, path, stat) and self._begins_like(old, source):
                 return self._moved(old, source)
         return new
 
     def _moved(self, old: Source, new: Source) -> Registered:
         """The same source under its new path. One in memory is ahead of the store, so it is that one which moves."""
         source = self._kept.pop(old.path, old)
+        self._left.pop(new.path, None)
+        self._left[source.path] = source
         source.path, source.home, source.below, source.reader = new.path, new.home, new.below, new.reader
         source.state = LIVE
         return Registered(source, [], is_back=True)
+
+    def _of_inode(self, stat: os.stat_result) -> list[Source]:
+        """The sources that this very file was read as. The one in memory is not in the store yet, or ahead of it."""
+        inode = stat.st_dev, stat.st_ino
+        stored = sources.by_inode(self._db, *inode)
+        kept = self._inodes.get(inode)
+        if kept is None or self._kept.get(kept.path) is not kept:
+            return stored
+        is_still_its = (kept.checkpoint.device, kept.checkpoint.inode) == inode
+        return [*([kept] if is_still_its else ()), *(each for each in stored if each.id != kept.id)]
 
     def _former(self, source: Source) -> list[Source]:
         return sources.by_member(self._db, source.uid, source.member)
@@ -379,8 +409,11 @@ def _is_linked(old: Source, stat: os.stat_result) -> bool:
     return _is_own_name(old.path) and (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino)
 
 
-def _is_elsewhere(old: Source, path: str) -> bool:
+def _is_elsewhere(old: Source, path: str, stat: os.stat_result) -> bool:
     """The old file is still there, so the new one is a copy: unless one is the other, compressed."""
+    is_same_inode = (stat.st_dev, stat.st_ino) == (old.checkpoint.device, old.checkpoint.inode)
+    if is_same_inode and old.checkpoint.offset:  # of an empty file the inode alone tells nothing: it is given again
+        return False  # this is the old file; what has its name now is another
     is_twin = old.path == path + COMPRESSED or path == old.path + COMPRESSED
     return not is_twin and os.path.lexists(old.path) and _is_own_name(old.path)
 
@@ -388,4 +421,4 @@ def _is_elsewhere(old: Source, path: str) -> bool:
 def _is_own_name(path: str) -> bool:
     """False where a folder above it is a link now: the file is found, and read, under its real path."""
     folder = os.path.dirname(path)
-    return os.path.realpath(folder) == folder
+    return real(folder) == folder

@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,9 @@ class Sweep:
     unreadable: dict[str, str] = field(default_factory=dict)  # directory -> errno name; its subtree was not seen
     absent: list[Root] = field(default_factory=list)
     special: int = 0  # FIFOs, sockets, devices and links passed over although wanted by name
+    ahead: int = 0  # files that say they were written tomorrow or later: a clock was wrong
+    tomorrow_ns: int = field(default_factory=lambda: time.time_ns() + 86_400 * 10**9)
+    ignored: int = 0  # files that no adapter wants by their name: archives, backups, whatever else an agent keeps
     directories: int = 0
     folders: list[str] = field(default_factory=list)  # the real paths of the roots that exist
 
@@ -60,6 +64,7 @@ class Changes:
     new: list[str]
     changed: list[str]
     missing: list[str]
+    renumbered: set[tuple[int, int]] = field(default_factory=set)  # (device before, now) of files that are still there
 
     def __bool__(self) -> bool:
         return bool(self.new or self.changed or self.missing)
@@ -91,7 +96,7 @@ def sweep(roots: Sequence[Root], wants: Callable[[Root, str], bool], known: Cont
     """
     found = Sweep()
     for root in roots:
-        folder = os.path.realpath(root.folder)
+        folder = real(root.folder)
         try:
             is_directory = stat.S_ISDIR(os.stat(folder).st_mode)
         except OSError as error:
@@ -107,6 +112,14 @@ def sweep(roots: Sequence[Root], wants: Callable[[Root, str], bool], known: Cont
     return found
 
 
+def real(folder: str) -> str:
+    """Where a folder really is; itself where that cannot be said, as when a link on the way is being turned."""
+    try:
+        return os.path.realpath(folder)
+    except OSError:
+        return folder
+
+
 def _walk(root: Root, folder: str, found: Sweep, wants: Callable[[Root, str], bool], known: Container[str]) -> None:
     waiting = [(folder, root.prefix.replace(os.sep, "/") + "/" if root.prefix else "")]
     while waiting:
@@ -119,6 +132,8 @@ def _walk(root: Root, folder: str, found: Sweep, wants: Callable[[Root, str], bo
                         waiting.append((entry.path, f"{below}{entry.name}/"))
                     elif entry.path in known or wants(root, below + entry.name):
                         _look(root, entry, below + entry.name, found)
+                    else:
+                        found.ignored += 1
         except OSError as error:
             # One that vanished is not there; one that cannot be read, or not to its end, was not seen.
             if error.errno not in _GONE:
@@ -134,6 +149,7 @@ def _look(root: Root, entry: os.DirEntry[str], below: str, found: Sweep) -> None
     except FileNotFoundError:
         return
     seen = Seen(facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+    found.ahead += seen.mtime_ns > found.tomorrow_ns
     found.files.setdefault(entry.path, (root, below, seen))
 
 
@@ -141,6 +157,7 @@ def changes(known: Mapping[str, Seen], sweep: Sweep) -> Changes:
     """What differs from what is known. `missing` holds only paths whose place was seen without them."""
     new: list[str] = []
     changed: list[str] = []
+    renumbered: set[tuple[int, int]] = set()
     files = sweep.files
     for path, (_, _, seen) in files.items():
         before = known.get(path)
@@ -148,9 +165,11 @@ def changes(known: Mapping[str, Seen], sweep: Sweep) -> Changes:
             new.append(path)
         elif before != seen:
             changed.append(path)
+            if before.device != seen.device:
+                renumbered.add((before.device, seen.device))
     here = len(files) - len(new)
     missing = [] if here == len(known) else [p for p in known if p not in files and _place_was_seen(p, sweep)]
-    return Changes(new, changed, missing)
+    return Changes(new, changed, missing, renumbered)
 
 
 def _place_was_seen(path: str, sweep: Sweep) -> bool:

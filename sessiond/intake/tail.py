@@ -32,12 +32,17 @@ class Limits:
     chunk: int = 2**20
 
 
-def read(path: str, depth: int, checkpoint: Checkpoint, limits: Limits, *, compressed: bool = False) -> Chunk:
-    """The next chunk after the checkpoint, or the first of a new generation if the file is no longer the same."""
+def read(
+    path: str, depth: int, checkpoint: Checkpoint, limits: Limits, *, compressed: bool = False, whole: bool = False
+) -> Chunk:
+    """The next chunk after the checkpoint, or the first of a new generation if the file is no longer the same.
+
+    With `whole` every byte that was read before is compared, not the first and last alone.
+    """
     with opened(path, depth) as fd:
         stat = os.fstat(fd)
         content: Content = Compressed(fd, stat) if compressed else Plain(fd, stat.st_size)
-        restarted = identity.why_new(content, stat, checkpoint)
+        restarted = identity.why_new(content, stat, checkpoint, whole=whole)
         if restarted:
             checkpoint = START
         return replace(_Reading(content, stat, checkpoint, limits).chunk(), restarted=restarted)

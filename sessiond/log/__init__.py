@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 from sessiond.log.libraries import route_libraries
 from sessiond.log.light import structlog
 from sessiond.log.limit import RateLimit
-from sessiond.log.render import console_renderer, for_journal, guard, now_local, now_utc, render_json
+from sessiond.log.render import console_renderer, for_journal, guard, mask_usual, now_local, now_utc, render_json
 from sessiond.log.sink import Sink
 from sessiond.paths import environment
 
@@ -40,6 +40,7 @@ class _Output:
     threshold: int
     is_journal: bool
     is_console: bool
+    mask: Callable[[str], str]
 
 
 _output: _Output | None = None
@@ -52,6 +53,7 @@ def setup(
     stream: TextIO | None = None,
     *,
     env: Mapping[str, str] | None = None,
+    mask: Callable[[str], str] = mask_usual,
 ) -> Callable[[], None]:
     """Log to the stream (stderr) from now on; may be called again. The result, once called, writes what still waits.
 
@@ -72,6 +74,7 @@ def setup(
         threshold=_NUMBERS[level],
         is_journal=_is_journal(sink.fd, env),
         is_console=is_console,
+        mask=mask,
     )
     structlog.configure(
         processors=[_limit, _render], wrapper_class=Log, logger_factory=_Outlet, cache_logger_on_first_use=True
@@ -168,7 +171,7 @@ def _render(logger: _Outlet, level: str, fields: MutableMapping[str, Any]) -> by
     head |= {"level": level, "event": event}
     if logger.name:
         head["logger"] = logger.name
-    line = output.render({**head, **guard(fields)})
+    line = output.render({**head, **guard(fields, output.mask)})
     return for_journal(line, level) if output.is_journal else line
 
 

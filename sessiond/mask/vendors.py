@@ -133,13 +133,28 @@ def _by_first_letter() -> str:
     return "|".join(f"{letter}(?:{'|'.join(rest)})" for letter, rest in branches.items())
 
 
+# Behind a hyphen or an underscore (a branch `wip-ghp_...`, a tool `mcp__ghp_...`) only a beginning counts that is no
+# word of any language. There its underscores may be hyphens: agents name folders after paths, `/w/ghp_` is `-w-ghp-`.
+_NO_WORDS = (
+    "sk-ant-", "sk-proj-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "AKIA",
+    "ASIA", "AIza", "GOCSPX-", "sk_live_", "rk_live_", "npm_", "pypi-", "dckr_pat_", "hf_", "xai-", "gsk_", "pplx-",
+    "nvapi-", "lsv2_pt_", "dop_v1_", "shpat_", "glsa_", "ntn_", "figd_",
+)  # fmt: skip
+_ROWS_GLUED = [
+    (each, *next((label, body) for start, label, body in _BEGINNINGS if each.startswith(start))) for each in _NO_WORDS
+]
+_GLUED_SHAPES = "|".join(f"{re.escape(each).replace('_', '[_-]')}(?:{body})" for each, _, body in _ROWS_GLUED)
+_GLUED = re.compile(rf"(?<=[_-])(?:{_GLUED_SHAPES})\w*+", re.ASCII)
+
 # What is glued to a token goes with it: else masking again would find a beginning laid bare there.
 _TOKEN = re.compile(rf"{_START}(?:{_by_first_letter()}|{'|'.join(body for _, body in _UNFIXED)})\w*+", re.ASCII)
 
 
 def _after(separator: str, also: str = "") -> re.Pattern[str]:
     """Finds the separators that end the beginning of a shape. By width, for a lookbehind has but one."""
-    ends = sorted((each for each, _, _ in _BEGINNINGS if each.endswith(separator)), key=len)
+    glued = {each.replace("_", "-") for each in _NO_WORDS}
+    ends = sorted({each for each in (*glued, *(row[0] for row in _BEGINNINGS)) if each.endswith(separator)})
+    ends.sort(key=len)
     looks = [f"(?<={'|'.join(map(re.escape, same))})" for _, same in groupby(ends, key=len)]
     return re.compile(rf"{re.escape(separator)}(?:(?=[\w+/.=%-]{{10}})(?:{'|'.join(looks)}){also})")
 
@@ -193,12 +208,14 @@ def may_hold_token(text: str) -> bool:
 
 
 def mask_tokens(text: str) -> str:
-    return _TOKEN.sub(_mask_token, text)
+    text = _TOKEN.sub(_mask_token, text)
+    return _GLUED.sub(_mask_glued, text)
 
 
 # What a page of documentation puts in a token's place.
 _SAMPLE = re.compile(r"[xX]{6}")
 _LONGEST_WORD = 15
+_LETTER, _DIGIT = re.compile("[A-Za-z]"), re.compile("[0-9]")
 
 
 def _mask_token(match: re.Match[str]) -> str:
@@ -206,6 +223,16 @@ def _mask_token(match: re.Match[str]) -> str:
     if _SAMPLE.search(token) or _is_name(token):
         return token
     return f"[masked:{_label_of(token)}]"
+
+
+def _mask_glued(match: re.Match[str]) -> str:
+    """Only what mixes letters and digits: a name that goes on like this is none of ours to hide."""
+    token = match[0]
+    if _SAMPLE.search(token) or _is_name(token) or not (_LETTER.search(token[4:]) and _DIGIT.search(token[4:])):
+        return token
+    spelled = token.replace("_", "-")
+    label = next(label for each, label, _ in _ROWS_GLUED if spelled.startswith(each.replace("_", "-")))
+    return f"[masked:{label}]"
 
 
 def _label_of(token: str) -> str:

@@ -25,11 +25,11 @@ _SHELLS = frozenset(
     }
 )
 _WHERE = re.compile(r"cd [^\s;&|]+ ?(?:&&|;) ?")
-_SHOWN = re.compile(r"(?: ?2>&1)?(?: ?\| ?(?:tail|head)(?: -?[\w=-]+)*)? ?$")
+_SHOWN = re.compile(r"(?: ?2>&1)?(?: ?\| ?(?:tail|head)(?: [\w=-]+)*)? ?$")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 # Summaries are one line: what were lines of a script stand side by side, so a blank may part two commands.
 _COMMIT = re.compile(
-    r"(?:^|[\s;&|(])git (?:(?:-[Cc] [^\s;&|]+|--?[\w-]+(?:=[^\s;&|]*)?) )*commit(?![\w-])(?P<rest>[^;&|]*)"
+    r"(?:^|[\s;&|(])git (?:(?:-[Cc] [^\s;&|]+|-[\w-]+(?:=[^\s;&|]*)?) )*+commit(?![\w-])(?P<rest>[^;&|]*)"
 )
 _PULL_REQUEST = re.compile(
     r"(?:^|[\s;&|(])(?:gh pr (?:create|new)|glab mr (?:create|new)|hub pull-request|az repos pr create"

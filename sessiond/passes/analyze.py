@@ -176,11 +176,16 @@ def _fingerprint(text: str, tool: str | None) -> Fingerprint | None:
 
 
 def _due(db: apsw.Connection, pace: Pace, now: datetime, *, everything: bool) -> Iterator[Due]:
-    quiet_before = now if everything else now - pace.quiet_after
-    found = digests.due(db, quiet_before=utc(quiet_before), waiting_since=utc(now - pace.max_delay), now=utc(now))
-    for due in found:
+    found = digests.due(
+        db,
+        quiet_before=utc(now if everything else now - pace.quiet_after),
+        waiting_since=utc(now - pace.max_delay),
+        beyond=utc(now if everything else now + pace.max_delay),
+        now=utc(now),
+    )
+    for row in found:
         # As it is now: a pass over many sessions takes a while, and they go on meanwhile.
-        fresh = digests.one(db, due.row)
+        fresh = digests.one(db, row)
         if fresh is not None:
             yield fresh
 

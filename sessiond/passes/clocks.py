@@ -44,6 +44,12 @@ class Clocks:
                 self._trusted, self.is_doubtful = offset, False
             return abs(jump) > JUMP_SECONDS
 
+    @property
+    def ahead_seconds(self) -> float:
+        """How far the wall clock is ahead of the time last trusted; 0 while it is not doubted, or is behind."""
+        with self._lock:
+            return max(0.0, self._offset - self._trusted) if self.is_doubtful else 0.0
+
     def _read(self) -> tuple[float, float]:
         now = self._monotonic()
         # timestamp(): the difference of two local times is an hour off where summer time ends.

@@ -114,6 +114,12 @@ class Schedule:
         self.tick()
         return self._clocks.is_doubtful
 
+    @property
+    def clock_ahead(self) -> timedelta:
+        """How much of a session's age may be the jump of a doubtful clock; nothing while it is trusted."""
+        self.tick()
+        return timedelta(seconds=self._clocks.ahead_seconds)
+
     def hurry(self, name: str) -> None:
         """One run that begins after this call, as soon as the lane is free; asking again before it begins adds none."""
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from contextlib import contextmanager
@@ -12,7 +13,6 @@ from sessiond.serve import protocol
 from sessiond.serve.protocol import Wire
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator
 
 _ERRORS: dict[Any, type[SessiondError]] = {
@@ -21,6 +21,7 @@ _ERRORS: dict[Any, type[SessiondError]] = {
 _REQUEST_ID = 1  # one request per connection
 _RETRY_CONNECT_SECONDS = 0.01
 _START = "start it: sessiond run"
+_ELSEWHERE = "set SESSIOND_RUNTIME_DIR to a folder of your own, for the daemon too"
 _RESTART = "restart it: stop it, then sessiond run"
 
 
@@ -66,6 +67,7 @@ class Client:
                 raise self._no_answer() from error
             except OSError as error:  # no such file, or a file that no one listens at
                 raise NotRunning("the daemon is not running", hint=_START) from error
+            self._check_peer(connection)
             yield Wire(connection, protocol.MAX_REPLY_BYTES)
 
     def _reach(self, connection: socket.socket, deadline: float | None) -> None:
@@ -75,6 +77,15 @@ class Client:
                 return connection.connect(self.socket_path)
             except BlockingIOError:  # how Linux says that the backlog is full; it does not wait by itself
                 time.sleep(_RETRY_CONNECT_SECONDS)
+
+    def _check_peer(self, connection: socket.socket) -> None:
+        """Whoever made the folder first could answer in the daemon's place, and hear what is asked of it."""
+        try:
+            is_ours = protocol.peer_uid(connection) == os.geteuid()
+        except OSError:
+            return  # it has gone again: what follows finds out
+        if not is_ours:
+            raise Forbidden(f"what answers at {self.socket_path} belongs to another user", hint=_ELSEWHERE)
 
     def _send_request(self, wire: Wire, method: str, params: dict[str, Any], deadline: float | None) -> None:
         request = {"jsonrpc": "2.0", "id": _REQUEST_ID, "method": method, "params": params}

@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import socket
 import stat
-import struct
-import sys
 from typing import TYPE_CHECKING
 
 from sessiond.errors import Busy, Forbidden, SessiondError
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 
 _BACKLOG = 64
 _PROBE_SECONDS = 0.5
-_ON_LINUX = sys.platform == "linux"
 
 
 def bind(path: Path) -> socket.socket:
@@ -99,13 +96,3 @@ def _is_answered(path: Path) -> bool:
         except (BlockingIOError, TimeoutError):
             return True  # its backlog is full: someone listens, only slowly
         return True
-
-
-def peer_uid(connection: socket.socket) -> int:
-    """The user at the other end, as the kernel knows it. OSError if it cannot tell any more."""
-    if _ON_LINUX:
-        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII"))
-        return int(struct.unpack("iII", credentials)[1])  # pid, uid, gid
-    # The BSDs' struct xucred (SOL_LOCAL 0, LOCAL_PEERCRED 1): version, uid, number of groups, 16 groups.
-    credentials = connection.getsockopt(0, 1, struct.calcsize("IIh16I"))
-    return int(struct.unpack_from("II", credentials)[1])

@@ -73,6 +73,17 @@ def check_path(path: str | os.PathLike[str]) -> str:
     return os.fspath(path)
 
 
+def peer_uid(connection: socket.socket) -> int:
+    """The user at the other end, as the kernel knows it. OSError if it cannot tell any more.
+
+    Both ends ask: neither talks to another user.
+    """
+    # Linux: pid, uid, gid. The BSDs: struct xucred (SOL_LOCAL 0, LOCAL_PEERCRED 1), version, uid, groups. Four bytes
+    # each.
+    level, name, size = (socket.SOL_SOCKET, socket.SO_PEERCRED, 12) if sys.platform == "linux" else (0, 1, 76)
+    return int.from_bytes(connection.getsockopt(level, name, size)[4:8], sys.byteorder)
+
+
 class Wire:
     """One end of a connection: whole lines in and out, each within its own deadline (None: for ever).
 

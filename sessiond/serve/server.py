@@ -138,7 +138,7 @@ class Server:
 
     def _refusal(self, connection: socket.socket) -> SessiondError | None:
         try:
-            uid = listen.peer_uid(connection)
+            uid = protocol.peer_uid(connection)
         except OSError:
             return Forbidden("the kernel does not say who you are")
         if uid != os.geteuid():

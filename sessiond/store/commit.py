@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import orjson
 
-from sessiond.model import Carry, Chunk, Event, Fact, Link, Patch, Record, Reject, Unknown, Usage, utc
+from sessiond.model import Carry, Chunk, Event, Fact, Link, Patch, Record, Reject, Unknown, Usage, moment, utc
 from sessiond.store import archive, facts, gone, relief, session_row, sources, tombstones
 from sessiond.store.connect import value
 from sessiond.store.keys import root_of
@@ -16,6 +15,7 @@ from sessiond.store.resolve import Place, Resolver, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     import apsw
 
@@ -66,11 +66,12 @@ class Counts:
     rejected: int = 0
     blank_lines: int = 0
     generations: int = 0
+    truncated: int = 0
     unknown: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def save(self, db: apsw.Connection) -> None:
         upsert = "INSERT INTO _counter VALUES (?, ?) ON CONFLICT DO UPDATE SET value = value + excluded.value"
-        for name in ("lines", "events", "replays", "repaired", "rejected", "blank_lines", "generations"):
+        for name in ("lines", "events", "replays", "repaired", "rejected", "blank_lines", "generations", "truncated"):
             if getattr(self, name):
                 db.execute(upsert, (name, getattr(self, name)))
         upsert = "INSERT INTO _unknown VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET records = records + excluded.records"
@@ -86,7 +87,7 @@ def commit_chunk(db: apsw.Connection, batch: Batch, counts: Counts, now: datetim
     tombstones.refuse(db, source, batch.parsed)
     batch.roll_forward()
     taken_back = _place_source(db, batch, counts, at)
-    _write_bytes(db, batch)
+    rejected = _write_bytes(db, batch)
     if source.session_row is None:  # excluded or foreign: only path and cursor are kept
         sources.advance(db, source, batch.chunk, batch.carry)
         return
@@ -98,7 +99,7 @@ def commit_chunk(db: apsw.Connection, batch: Batch, counts: Counts, now: datetim
     tally = write_records(db, source, session, batch.parsed, counts, at)
     tally.unindex += taken_back
     if source.is_timeless and tally.events:
-        session.cover(utc(datetime.fromtimestamp(batch.chunk.mtime_ns / 1e9, UTC)))
+        session.cover(utc(moment(batch.chunk.mtime_ns)))
     if session.is_changed or tally.events:
         session_row.save(db, session, at)
     else:
@@ -109,7 +110,7 @@ def commit_chunk(db: apsw.Connection, batch: Batch, counts: Counts, now: datetim
     counts.events += tally.events
     counts.replays += tally.replays
     counts.repaired += batch.repaired
-    counts.rejected += len(batch.rejects)
+    counts.rejected += rejected
     counts.blank_lines += batch.chunk.blank_lines
 
 
@@ -134,6 +135,7 @@ def _place_source(db: apsw.Connection, batch: Batch, counts: Counts, at: str) ->
     if source.generation_id is None or chunk.restarted:
         source.generation_id = _next_generation(db, source.id, chunk.restarted, at)
         counts.generations += chunk.restarted is not None
+        counts.truncated += chunk.restarted == "truncated"
     return taken_back
 
 
@@ -150,26 +152,29 @@ def _next_generation(db: apsw.Connection, source_id: int, reason: str | None, at
     return int(made)
 
 
-def _write_bytes(db: apsw.Connection, batch: Batch) -> None:
-    """Frames and rejects. What the archive held from here on was provisional: a tail that was archived as
-    unterminated when its file went away, or the version before this one of a rewritten file.
+def _write_bytes(db: apsw.Connection, batch: Batch) -> int:
+    """Frames and rejects; returns how many of these are new. What the archive held from here on was provisional: a tail
+    that was archived as unterminated when its file went away, or the version before this one of a rewritten file.
     """
     generation, start = batch.source.generation_id, 0 if batch.chunk.snapshot else batch.chunk.start
     db.execute("DELETE FROM _frame WHERE generation_id = ? AND start >= ?", (generation, start))
     db.execute("DELETE FROM _reject WHERE generation_id = ? AND start >= ?", (generation, start))
     if batch.source.session_row is None:
-        return
+        return 0
     insert = "INSERT INTO _frame (generation_id, start, stop, codec, data) VALUES (?, ?, ?, ?, ?)"
     for frame in batch.frames:
         db.execute(insert, (generation, *frame))
     longer = "UPDATE _reject SET length = length + ? WHERE generation_id = ? AND reason = 'nul' AND start + length = ?"
     insert = "INSERT OR REPLACE INTO _reject VALUES (?, ?, ?, ?, ?)"
+    rejected = 0
     for reject in batch.rejects:
         if reject.reason == "nul":  # one record per run, in however many pieces it was read
             db.execute(longer, (reject.length, generation, reject.offset))
             if db.changes():
                 continue
         db.execute(insert, (generation, reject.offset, reject.length, reject.reason, reject.hash))
+        rejected += 1
+    return rejected
 
 
 def note_first_ts(db: apsw.Connection, source: Source, parsed: Parsed) -> None:

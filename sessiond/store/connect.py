@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from sessiond.errors import Busy, Forbidden, SessiondError
+from sessiond.paths import make_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 BUSY_MS = 5000
 CHECKPOINT_MS = 100
 WAL_LIMIT_BYTES = 16 * 2**20
-WAL_RESET_FIXED = (3, 51, 3)
+WAL_RESET_FIXED = (((3, 44, 6), (3, 45)), ((3, 50, 7), (3, 51)), ((3, 51, 3), (4,)))  # from, and before
+WAL_RESET_HINT = "update apsw; until then let no other program write to the store while sessiond runs"
 
 
 def open_writer(path: Path, *, cache_kib: int = 12_288) -> apsw.Connection:
@@ -104,6 +106,11 @@ def limit_wal(db: apsw.Connection, limit_bytes: int) -> None:
     db.execute(f"PRAGMA wal_autocheckpoint = {max(64, min(1000, pages))}")
 
 
+def rest(db: apsw.Connection) -> None:
+    """Give back the memory of a connection that has nothing to do; what comes next reads its pages again."""
+    db.execute("PRAGMA shrink_memory")
+
+
 def truncate_wal(db: apsw.Connection) -> bool:
     """Move the WAL into the database and empty it; False where a reader is in the way or the disk is full.
 
@@ -129,24 +136,32 @@ def value(db: apsw.Connection, query: str, bound: Any = ()) -> Any:
     return None
 
 
-def set_aside(path: Path, now: datetime) -> Path:
-    """Move a database out of the way, with its WAL, under a name that says when."""
-    aside = path.with_name(f"{path.name}.damaged-{now:%Y%m%dT%H%M%SZ}")
+def free_name(path: Path, now: datetime) -> Path:
+    """Where a damaged database is moved to: a name that says when, and that no other has."""
+    name = path.with_name(f"{path.name}.damaged-{now:%Y%m%dT%H%M%SZ}")
+    names = [name, *(name.with_name(f"{name.name}.{number}") for number in range(1, 1000))]
+    return next(each for each in names if not any(os.path.lexists(f"{each}{suffix}") for suffix in ("", "-wal")))
+
+
+def move_aside(path: Path, aside: Path) -> None:
+    """Move a database out of the way, with its WAL; what was moved before stays where it is."""
     for suffix in ("", "-wal", "-shm"):
-        with suppress(FileNotFoundError):
-            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
-    return aside
+        old, new = path.with_name(path.name + suffix), aside.with_name(aside.name + suffix)
+        if not new.exists():
+            with suppress(FileNotFoundError):
+                old.rename(new)
+                new.chmod(0o600)
 
 
 def wal_reset_bug() -> bool:
     """True when this SQLite still has the bug that two checkpointing writers can trip over."""
     version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
-    return version < WAL_RESET_FIXED
+    return not any(first <= version < after for first, after in WAL_RESET_FIXED)
 
 
 def _create_private(path: Path) -> None:
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(path.parent)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         path.chmod(0o600)
     except OSError as error:

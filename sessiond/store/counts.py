@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import apsw
 
 _SOURCES = """
-SELECT count(*), ifnull(sum(size), 0), ifnull(sum(pending_bytes), 0), ifnull(sum(state = 'gone'), 0),
+SELECT count(*), ifnull(sum(size), 0), ifnull(sum(pending_bytes * (state = 'live')), 0), ifnull(sum(state = 'gone'), 0),
        ifnull(sum(state = 'excluded'), 0), ifnull(sum(NOT is_restorable), 0)
   FROM _source WHERE state <> 'foreign'
 """

@@ -67,20 +67,21 @@ SELECT s.id, s.uid, s.title, s.active_at, s.stored_at, s.is_sidechain, s.next_se
 """
 
 
-def due(db: apsw.Connection, *, quiet_before: str, waiting_since: str, now: str) -> list[Due]:
-    """Sessions that nothing was stored of since `quiet_before`, or that wait since `waiting_since`, or whose outcome
-    can be told now; those that wait longest first.
+def due(db: apsw.Connection, *, quiet_before: str, waiting_since: str, beyond: str, now: str) -> list[int]:
+    """The rows of sessions that nothing was stored of since `quiet_before`, that wait since `waiting_since`, or whose
+    outcome can be told now; those that wait longest first. One stored after `beyond`, which is still to come, does not
+    wait for it: the clock was set back.
     """
-    query = f"""
-    {_DUE} WHERE s.id IN (
+    query = """
+    SELECT s.id FROM _session AS s WHERE s.id IN (
         SELECT id FROM _session WHERE stale_since IS NOT NULL
-           AND (ifnull(stored_at, discovered_at) <= :quiet_before OR stale_since <= :waiting_since)
+           AND (ifnull(stored_at, discovered_at) <= :quiet_before OR ifnull(stored_at, discovered_at) > :beyond
+                OR stale_since <= :waiting_since)
         UNION SELECT id FROM _session WHERE outcome_due_at <= :now)
      ORDER BY ifnull(s.stale_since, s.outcome_due_at), s.id
     """
-    return [
-        _due(row) for row in rows(db, query, {"quiet_before": quiet_before, "waiting_since": waiting_since, "now": now})
-    ]
+    bound = {"quiet_before": quiet_before, "waiting_since": waiting_since, "beyond": beyond, "now": now}
+    return [row for (row,) in rows(db, query, bound)]
 
 
 def one(db: apsw.Connection, row: int) -> Due | None:

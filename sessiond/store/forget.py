@@ -170,6 +170,7 @@ def _unmark(db: apsw.Connection) -> None:
 
 def _finish(writer: Writer, search: SearchIndex, paths: Paths) -> dict[str, Any]:
     """All that is marked, to the end. SessiondError where something is in the way: the mark stays then."""
+    writer.call(lambda db: tombstones.keep_copy(db, paths.store))
     marked = writer.call(_marked)
     deletion.delete_names(writer, paths.store, marked)
     for row in marked:

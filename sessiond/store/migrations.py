@@ -6,16 +6,17 @@ Tables begin with an underscore and are private. The views without one (`session
 
 from __future__ import annotations
 
-import uuid
+import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import apsw
 
-from sessiond.errors import ConfigError
+from sessiond.errors import ConfigError, SessiondError
 from sessiond.store.connect import transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 STEP_1 = """
@@ -372,21 +373,64 @@ def migrate(db: apsw.Connection, path: Path) -> None:
     """
     found = version(db)
     if found > VERSION:
-        raise ConfigError(
-            f"{path} was written by a newer sessiond (schema {found}, this one knows {VERSION})",
-            hint="upgrade sessiond, or point store.path elsewhere",
-        )
+        raise _newer(path, found)
     if found == VERSION:
         return
     if found:
         _back_up(db, path.with_name(f"{path.name}.before-schema-{VERSION}"))
     with transaction(db):
-        for step in STEPS[found:]:
-            db.execute(step)
-        if not found:
-            db.execute("INSERT INTO _meta VALUES ('store_id', ?)", (uuid.uuid4().hex,))
-            db.execute("INSERT INTO _meta VALUES ('revision', '0')")
-        db.pragma("user_version", VERSION)
+        take_steps(db, found)
+
+
+def may_be_newer(found: int) -> bool:
+    """Of a number that no program will come to soon, a byte was written over."""
+    return VERSION < found < VERSION + 1000
+
+
+def check_readable(db: apsw.Connection, path: Path) -> None:
+    """For who only reads, perhaps beside a daemon of another version: SessiondError, with the way out."""
+    found = version(db)
+    if found > VERSION:
+        raise _newer(path, found)
+    if not found:
+        raise SessiondError(f"there is nothing in {path} yet", hint="start the daemon: sessiond run")
+    if found < VERSION:
+        raise SessiondError(
+            f"{path} was written by an older sessiond (schema {found}, this one reads {VERSION})",
+            hint="restart the daemon: it brings the store up to date",
+        )
+
+
+def _newer(path: Path, found: int) -> ConfigError:
+    return ConfigError(
+        f"{path} was written by a newer sessiond (schema {found}, this one knows {VERSION})",
+        hint="upgrade sessiond, or point store.path elsewhere",
+    )
+
+
+def take_steps(db: apsw.Connection, found: int, to: int | None = None) -> None:
+    """From one version of the schema to another, or to this program's, in the caller's transaction; a new store gets
+    its name.
+    """
+    to = VERSION if to is None else to
+    for step in STEPS[found:to]:
+        db.execute(step)
+    if not found:
+        db.execute("INSERT INTO _meta VALUES ('store_id', ?)", (os.urandom(16).hex(),))
+        db.execute("INSERT INTO _meta VALUES ('revision', '0')")
+    db.pragma("user_version", to)
+
+
+@contextmanager
+def template(version: int | None = None) -> Iterator[apsw.Connection]:
+    """An empty store of this schema, in memory: what one must look like, down to the pages where its tables begin."""
+    db = apsw.Connection(":memory:")
+    try:
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        take_steps(db, 0, version)
+        yield db
+    finally:
+        db.close()
 
 
 def _back_up(db: apsw.Connection, target: Path) -> None:

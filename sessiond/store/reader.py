@@ -105,6 +105,11 @@ def resolve_uid(db: apsw.Connection, text: str) -> str:
     return str(found[0])
 
 
+def is_uid(db: apsw.Connection, text: str) -> bool:
+    """Whether this is the whole uid of a session."""
+    return value(db, "SELECT 1 FROM _session WHERE uid = ?", (text,)) is not None
+
+
 def newest_in(db: apsw.Connection, repo: str) -> str | None:
     """The session of this repository that was active last."""
     query = """

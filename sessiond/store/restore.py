@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from sessiond.errors import Forbidden, SessiondError
+from sessiond.paths import make_folders
 from sessiond.store import archive
 from sessiond.store.connect import rows, value
 
@@ -116,7 +117,7 @@ def _target(to: Path, below: str) -> Path:
 
 def _write(db: apsw.Connection, part: Part, target: Path) -> None:
     try:
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(target.parent)
         fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except PermissionError as error:
         raise Forbidden(f"cannot write {target}: {error.strerror}") from error

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sessiond.store.writer import Writer
 
 RETRY_SECONDS = 1.0
+REST_LOOKS = 5  # after so many without news, memory is given back
 LOOK_SECONDS = 1.0  # how often it is looked whether the file is still the one that was opened
 REBUILT = 2000  # events that a rebuild takes in by one transaction
 TIGHTLY_REBUILT = 32  # the same on a disk that is all but full
@@ -47,6 +48,7 @@ class SearchIndex:
         rebuild: Callable[[apsw.Connection], Iterable[tuple[int, str]]],
         digests: Callable[[apsw.Connection], Iterable[tuple[int, str]]] = lambda _: (),
         on_trouble: Callable[[str, str | None], None] = lambda _, __: None,
+        on_failure: Callable[[Exception], None] = lambda _: None,
         wal_limit: int = connect.WAL_LIMIT_BYTES,
     ) -> None:
         self._path = path
@@ -55,13 +57,14 @@ class SearchIndex:
         self._rebuild = {"digests": digests, "fts": rebuild}  # the small one first: it answers for evicted sessions
         self._asked: deque[Callable[[apsw.Connection], None]] = deque()
         self._on_trouble = on_trouble
+        self._on_failure = on_failure  # it may be the store that is damaged
         self._wal_limit = wal_limit
         self._news = threading.Event()
         self._stopping = False
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="search", daemon=True)
         self._judged = threading.Event()
-        self._busy: apsw.Connection | None = None  # what `stop` interrupts
+        self._checking: apsw.Connection | None = None
         self.position = 0
         self._reached_position = _Position()
         self.is_failing = False  # the last try did not succeed
@@ -79,8 +82,8 @@ class SearchIndex:
         self._news.set()
         if self._thread.ident is not None:
             with suppress(apsw.ConnectionClosedError):
-                if self._busy is not None:
-                    self._busy.interrupt()  # what it is at is begun again at the next start
+                if self._checking is not None:
+                    self._checking.interrupt()  # it is done at the next start
             self._thread.join()
 
     def wake(self) -> None:
@@ -121,12 +124,12 @@ class SearchIndex:
 
     def _check(self, _: apsw.Connection) -> None:
         """With a connection of its own: the thread's would look at pages that it remembers."""
-        busy, self._busy = self._busy, connect.open_reader(self._path)
+        self._checking = connect.open_reader(self._path)
         try:
-            fts.check(self._busy)
+            fts.check(self._checking)
         finally:
-            self._busy.close()
-            self._busy = busy
+            self._checking.close()
+            self._checking = None
 
     def has_room(self) -> bool:
         """Who follows goes last: the room that is left on a full disk is for letting sessions go."""
@@ -160,6 +163,7 @@ class SearchIndex:
 
     def _mend(self, error: Exception) -> None:
         self.is_failing = True
+        self._on_failure(error)
         if isinstance(error, _Removed):
             self._on_trouble("search_index", "the index was removed; it is being made again")
         elif self._is_damage(error):
@@ -177,9 +181,10 @@ class SearchIndex:
         return isinstance(error, apsw.Error) and not isinstance(error, AROUND)
 
     def _follow(self, store: apsw.Connection) -> None:
-        db = self._busy = self._opened(store)
+        db = self._opened(store)
         opened = _inode(self._path)
         connect.limit_wal(db, self._wal_limit)
+        idle = 0
         try:
             while not self._stopping:
                 self._news.clear()
@@ -190,12 +195,14 @@ class SearchIndex:
                 while self._asked and not self._stopping:
                     self._asked.popleft()(db)
                 if self.has_room():
-                    self._news.wait(LOOK_SECONDS)
+                    idle = 0 if self._news.wait(LOOK_SECONDS) else idle + 1
+                    if idle == REST_LOOKS:
+                        connect.rest(db)
+                        connect.rest(store)
                 else:  # what a transaction that found no room left in the WAL is room, too
                     connect.truncate_wal(db)
                     self._stopped.wait(RETRY_SECONDS)
         finally:
-            self._busy = None
             db.close()
 
     def _opened(self, store: apsw.Connection) -> apsw.Connection:
@@ -225,11 +232,10 @@ class SearchIndex:
         self.position = 0
         self._reached_position.set(0)
         self._judged.set()
-        db = self._busy = fts.open_index(self._path)
+        db = fts.open_index(self._path)
         try:
             self._fill(db, store)
         except BaseException:
-            self._busy = None
             db.close()
             raise
         return db

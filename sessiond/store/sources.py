@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import apsw
 
 LIVE, GONE, EXCLUDED, FOREIGN, FORGOTTEN = "live", "gone", "excluded", "foreign", "forgotten"
+# Stands for the mtime of a file that was not read to its end: after a restart the sweep must find that it changed.
+UNREAD = -(2**63)
 
 
 @dataclass(slots=True)
@@ -160,7 +162,7 @@ def advance(db: apsw.Connection, source: Source, chunk: Chunk, carry: Carry) -> 
         "device": signed(at.device),
         "inode": signed(at.inode),
         "size": chunk.size,
-        "mtime": storable(chunk.mtime_ns),
+        "mtime": UNREAD if chunk.more else storable(chunk.mtime_ns),
         "offset": at.offset,
         "head": at.head,
         "head_bytes": at.head_bytes,
@@ -184,7 +186,7 @@ def advance(db: apsw.Connection, source: Source, chunk: Chunk, carry: Carry) -> 
 
 def storable(nanoseconds: int) -> int:
     """A file may carry any time; SQLite's integers end in the year 2262."""
-    return max(-(2**63), min(nanoseconds, 2**63 - 1))
+    return max(UNREAD + 1, min(nanoseconds, 2**63 - 1))
 
 
 def signed(value: int) -> int:

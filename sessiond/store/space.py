@@ -76,6 +76,20 @@ def total(paths: Paths) -> int:
     return sum(map(blocks, files)) + blocks(ballast_path(paths))
 
 
+def set_aside(paths: Paths) -> list[tuple[Path, int]]:
+    """Damaged stores that were kept, and what each takes with its WAL. They are nobody's to delete but the user's, and
+    so do not count against any cap.
+    """
+    found = sorted(paths.store.parent.glob(f"{paths.store.name}.damaged-*"))
+    stores = [path for path in found if not path.name.endswith(("-wal", "-shm"))]
+    return [(path, sum(blocks(f"{path}{suffix}") for suffix in ("", "-wal", "-shm"))) for path in stores]
+
+
+def wal_bytes(paths: Paths) -> int:
+    """What both WALs take."""
+    return sum(blocks(f"{base}-wal") for base in (paths.store, paths.search))
+
+
 def free(paths: Paths) -> int:
     """What is left on that disk, for anybody."""
     return shutil.disk_usage(paths.store.parent).free

@@ -10,12 +10,15 @@ import secrets
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+import orjson
+
 from sessiond.model import Fact, utc
 from sessiond.store.connect import rows, value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
+    from pathlib import Path
 
     import apsw
 
@@ -38,6 +41,42 @@ def bury(db: apsw.Connection, uids: Iterable[str], paths: Iterable[bytes], now: 
     key = bytes.fromhex(value(db, _KEY))
     hashes = [_hash_uid(key, uid) for uid in uids] + [_hash_path(key, path) for path in paths]
     db.executemany("INSERT OR IGNORE INTO _tombstone VALUES (?, ?)", [(each, utc(now)) for each in hashes])
+
+
+def keep_copy(db: apsw.Connection, store: Path) -> None:
+    """Write them to a file of their own as well: were the store ever lost, they must not be."""
+    key = value(db, _KEY)
+    if key is None:
+        return
+    hashes = rows(db, "SELECT hash, forgotten_at FROM _tombstone ORDER BY hash")
+    told = {"key": key, "tombstones": {each.hex(): at for each, at in hashes}}
+    path = copy_path(store)
+    new = path.with_name(path.name + ".new")
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(orjson.dumps(told))
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+
+
+def put_back(db: apsw.Connection, store: Path) -> int:
+    """Have a store know again what its copy says; how many. The copy was written after every forgetting, so what a
+    damaged store still had of them is in it too, and made with the same key.
+    """
+    try:
+        told = orjson.loads(copy_path(store).read_bytes())
+        key = bytes.fromhex(told["key"]).hex()
+        hashes = [(bytes.fromhex(each), str(at)) for each, at in told["tombstones"].items()]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return 0
+    db.execute("INSERT OR REPLACE INTO _meta VALUES ('tombstone_key', ?)", (key,))
+    db.executemany("INSERT OR IGNORE INTO _tombstone VALUES (?, ?)", hashes)
+    return len(hashes)
+
+
+def copy_path(store: Path) -> Path:
+    return store.with_name(store.name + ".forgotten")
 
 
 def is_path_forgotten(db: apsw.Connection, path: str) -> bool:

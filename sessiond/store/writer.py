@@ -7,6 +7,7 @@ the passes run in between, each in a transaction of its own.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
+from sessiond.errors import Busy, SessiondError
 from sessiond.store import connect, migrations
 from sessiond.store.commit import Batch, Counts, commit_chunk
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BATCH_BYTES = 4 * 2**20
+REST_SECONDS = 5.0  # after so long without work, memory is given back
 BATCH_SECONDS = 0.050
 QUEUED_BYTES = 8 * 2**20  # intake waits when this much is read but not written
 
@@ -42,7 +45,7 @@ class _Call:
 class Writer:
     """`submit` hands over a batch and returns when there is room; `call` runs a short piece of work and waits for it.
 
-    `on_commit(batches)` and `on_failure(batch, error)` are called from the writer's thread.
+    `on_commit(batches)`, `on_failure(batch, error)` and `on_damage(error)` are called from the writer's thread.
     """
 
     def __init__(
@@ -51,13 +54,21 @@ class Writer:
         *,
         on_commit: Callable[[list[Batch]], None] = lambda _: None,
         on_failure: Callable[[Batch, Exception], None] = lambda _, __: None,
+        on_damage: Callable[[Exception], None] = lambda _: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.path = path
         self._db = connect.open_writer(path)
-        migrations.migrate(self._db, path)
+        try:
+            migrations.migrate(self._db, path)
+        except BaseException:
+            self._db.close()
+            raise
         self._on_commit = on_commit
         self._on_failure = on_failure
+        self._on_damage = on_damage
+        self._inode = os.stat(path).st_ino
+        self._is_refusing = False
         self._now = now
         self._urgent: deque[Batch] = deque()
         self._batches: deque[Batch] = deque()
@@ -86,6 +97,10 @@ class Writer:
         """Smaller transactions, and none of ingest's while there is no room: on a full disk even deleting fails."""
         self._batch_bytes = min(BATCH_BYTES, batch_bytes)
         self._has_room = has_room
+
+    def refuse(self) -> None:
+        """Write nothing more: the store is damaged, and whatever is added now may be lost with it."""
+        self._is_refusing = True
 
     def submit(self, batch: Batch, *, urgent: bool = True) -> None:
         """Urgent ones (live files) are written before those that are not (history)."""
@@ -129,7 +144,9 @@ class Writer:
             with self._changed:
                 self._busy = False
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: self._urgent or self._batches or self._calls or self._stopping)
+                if not self._changed.wait_for(self._is_wanted, REST_SECONDS):
+                    connect.rest(self._db)
+                    self._changed.wait_for(self._is_wanted)
                 if not (self._urgent or self._batches or self._calls):
                     return
                 self._busy = True
@@ -138,6 +155,9 @@ class Writer:
             if self._calls:
                 self._answer(self._calls.popleft())
 
+    def _is_wanted(self) -> bool:
+        return bool(self._urgent or self._batches or self._calls or self._stopping)
+
     def _write_waiting(self) -> None:
         taken: list[Batch] = []
         try:
@@ -145,6 +165,7 @@ class Writer:
                 raise apsw.FullError("the room that is left is for making more")
             self._write(taken, self._take_while_there_is_room(taken))
         except Exception as error:  # noqa: BLE001 - told below, batch by batch
+            self._on_damage(error)
             if not taken:  # the transaction did not even begin: nothing that waits can be written now
                 with self._changed:
                     taken += [*self._urgent, *self._batches]
@@ -170,6 +191,7 @@ class Writer:
         return take
 
     def _write(self, taken: list[Batch], take: Callable[[], Batch | None]) -> None:
+        self._check_fitness()
         counts = Counts()
         with connect.transaction(self._db):
             while (batch := take()) is not None:
@@ -206,9 +228,22 @@ class Writer:
 
     def _answer(self, call: _Call) -> None:
         try:
+            self._check_fitness()
             with connect.transaction(self._db) if call.is_atomic else nullcontext():
                 result = call.run(self._db)
         except Exception as error:  # noqa: BLE001 - the caller's to handle
+            self._on_damage(error)
             call.future.set_exception(error)
         else:
             call.future.set_result(result)
+
+    def _check_fitness(self) -> None:
+        """What is written into a damaged or a removed file is lost: whoever reads the sources must not pass it over."""
+        if self._is_refusing:
+            raise SessiondError("the store is damaged", hint="restart the daemon: it is set aside and made again")
+        try:
+            is_there = os.stat(self.path).st_ino == self._inode
+        except FileNotFoundError:
+            is_there = False
+        if not is_there:
+            raise Busy("the store was removed", hint="restart the daemon: a new one is made from the agents' files")

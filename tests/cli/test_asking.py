@@ -334,13 +334,16 @@ def test_a_part_that_was_evicted_is_named(sessiond, journal, tmp_path):
     assert "1 record is no longer in the archive" in payload.err
 
 
-def test_a_missing_index_says_what_to_do(sessiond, journal):
+def test_a_missing_index_is_said_and_the_query_answered(sessiond, journal):
     for path in journal.paths.search.parent.glob("search.db*"):
         path.unlink()
     said = sessiond("search", "cart")
+    told = sessiond("search", "cart", "--json")
 
-    assert said.code == 1
-    assert "there is no search index yet" in said.err
+    assert said.code == told.code == 0
+    assert json.loads(told.out) == []
+    for each in (said, told):
+        assert "there is no search index yet: nothing can be found before the daemon has made it" in each.err
 
 
 def test_a_gone_source_is_told(sessiond, journal):

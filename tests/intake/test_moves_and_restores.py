@@ -14,6 +14,7 @@ from sessiond.store.connect import rows
 
 
 @pytest.mark.parametrize("mode", ["poll", "native"])
+@pytest.mark.fault(19)
 def test_rename_during_backfill(lab, mode):
     f = lab.claude_file("s1")
     lines = [user_line(i, f"{i} " * 200) for i in range(12000)]
@@ -36,6 +37,7 @@ def test_rename_during_backfill(lab, mode):
 
 
 @pytest.mark.parametrize("mode", ["poll", "native"])
+@pytest.mark.fault(19)
 def test_directory_renamed_live(lab, mode):
     fs = [lab.claude_file(f"s{k}") for k in range(20)]
     for k, f in enumerate(fs):
@@ -102,6 +104,7 @@ def test_old_generation_keeps_its_unfinished_tail(lab):
     assert out.read_bytes() == user_line(0) + b'{"tail'
 
 
+@pytest.mark.fault(28)
 def test_odd_path_in_trouble_does_not_break_status():
     import pathlib
     import tempfile

@@ -56,6 +56,7 @@ def test_a_root_without_prefix_is_the_home_itself(tmp_path):
     assert sweep([root], wants).files[path][1] == "a.jsonl"
 
 
+@pytest.mark.fault(35)
 def test_absent_roots_are_named_and_nothing_below_them_is_missing(root, tmp_path):
     path = write(Path(root.folder, "a.jsonl"))
     before = known(sweep([root], wants))
@@ -103,6 +104,7 @@ def test_nothing_changed_is_false(root):
     assert not changes(known(found), found)
 
 
+@pytest.mark.fault(26)
 def test_a_linked_root_is_resolved_and_names_real_paths(root, tmp_path):
     path = write(Path(root.folder, "a.jsonl"))
     os.symlink(root.home, tmp_path / "link")
@@ -114,6 +116,7 @@ def test_a_linked_root_is_resolved_and_names_real_paths(root, tmp_path):
     assert through_folder.files[path][1] == "linked-folder/a.jsonl"
 
 
+@pytest.mark.fault(26)
 def test_links_below_the_root_are_not_followed(root, tmp_path):
     outside = write(tmp_path / "outside" / "secret.jsonl")
     folder = Path(root.folder)
@@ -128,6 +131,7 @@ def test_links_below_the_root_are_not_followed(root, tmp_path):
     assert found.special == 2, "both links that are named like session files"
 
 
+@pytest.mark.fault(26)
 def test_a_directory_swapped_for_a_link_takes_its_files_with_it(root, tmp_path):
     inside = write(Path(root.folder, "sub", "a.jsonl"))
     before = known(sweep([root], wants))
@@ -137,6 +141,7 @@ def test_a_directory_swapped_for_a_link_takes_its_files_with_it(root, tmp_path):
     assert changes(before, sweep([root], wants)).missing == [inside]
 
 
+@pytest.mark.fault(27)
 def test_fifos_sockets_and_directories_named_like_sessions_are_passed_over(root):
     folder = Path(root.folder)
     os.mkfifo(folder / "pipe.jsonl")
@@ -156,6 +161,7 @@ def test_fifos_sockets_and_directories_named_like_sessions_are_passed_over(root)
 
 
 @pytest.mark.parametrize("name", [b"new\nline", b"not-utf8-\xff\xfe", b"\xe2\x80\xaertl", b"n" * 249, b" -\\'\""])
+@pytest.mark.fault(28)
 def test_any_byte_name_works(root, name):
     path = os.path.join(os.fsencode(root.folder), name, name + b".jsonl")
     os.mkdir(os.path.dirname(path))
@@ -168,6 +174,7 @@ def test_any_byte_name_works(root, name):
 
 
 @pytest.mark.parametrize("mtime", [-(10**9), 0, 7_258_118_400])
+@pytest.mark.fault(30)
 def test_any_mtime_works(root, mtime):
     path = write(Path(root.folder, "a.jsonl"))
     os.utime(path, (mtime, mtime))
@@ -237,6 +244,7 @@ def report():
         yield json.loads(run.stdout), str(home)
 
 
+@pytest.mark.fault(34)
 def test_below_an_unreadable_directory_nothing_is_missing(report):
     found, home = report
     assert found["all"] == {"files": 3, "unreadable": {}, "missing": [], "absent": 0}
@@ -244,6 +252,7 @@ def test_below_an_unreadable_directory_nothing_is_missing(report):
     assert (found["closed"]["files"], found["closed"]["missing"]) == (1, [])
 
 
+@pytest.mark.fault(34)
 def test_names_that_cannot_be_statted_are_not_missing(report):
     found, home = report
     assert f"{home}/projects/closed" in found["no_stat"]["unreadable"]
@@ -251,6 +260,7 @@ def test_names_that_cannot_be_statted_are_not_missing(report):
 
 
 @pytest.mark.parametrize("case", ["root_closed", "home_closed"])
+@pytest.mark.fault(34)
 def test_below_an_unreadable_root_nothing_is_missing(report, case):
     found, home = report
     assert found[case] == {
@@ -266,6 +276,7 @@ def test_a_deletion_beside_an_unreadable_directory_is_seen(report):
     assert found["one_gone"]["missing"] == [f"{home}/projects/open/b.jsonl"]
 
 
+@pytest.mark.fault(38)
 def test_running_out_of_descriptors_makes_nothing_missing(root):
     import resource
 
@@ -428,6 +439,7 @@ def test_without_a_whole_watch_the_interval_is_that_of_polling():
     assert swept(pace, 80.0, watched=True, changed=True) == 30
 
 
+@pytest.mark.fault(50)
 def test_a_clock_gap_is_noticed_once_in_both_directions():
     clock = ClockGap()
     assert not clock.check(100.0, 5000.0)

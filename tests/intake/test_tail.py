@@ -56,6 +56,7 @@ def append(path, data: bytes) -> None:
         file.write(data)
 
 
+@pytest.mark.fault(2)
 def test_unfinished_line_waits_for_its_newline(session_file):
     append(session_file, b'{"n": 1}\n{"n"')
     first = tail.read(str(session_file), 0, START, tail.Limits())
@@ -79,6 +80,7 @@ pieces = st.lists(
 )
 
 
+@pytest.mark.fault(3)
 @settings(max_examples=400, deadline=None)
 @given(pieces, st.lists(st.integers(0, 600), max_size=6))
 @example([b"\0", b"\0", b"ab\n"], [1])
@@ -120,18 +122,21 @@ def test_archived_bytes_are_the_file_up_to_its_last_line_end(tmp_path_factory, p
     assert b"\n" not in data[end:]
 
 
+@pytest.mark.fault(3)
 def test_lines_end_at_line_feeds_only(session_file):
     text = '{"a": "x\u2028y\u0085z\x0b"}'.encode()
     append(session_file, text + b"\n")
     assert lines_of(read_all(session_file, limits=tail.Limits())) == [(0, text)]
 
 
+@pytest.mark.fault(5)
 def test_carriage_return_is_kept_out_of_the_json_but_in_the_record(session_file):
     append(session_file, b'{"a": 1}\r\n{"b": 2}\n')
     first, second = tail.read(str(session_file), 0, START, tail.Limits()).lines
     assert (first.data, first.length, second.offset) == (b'{"a": 1}', 9, 10)
 
 
+@pytest.mark.fault(6)
 def test_blank_lines_move_the_cursor_and_nothing_else(session_file):
     append(session_file, b"\n \n\t\r\nx\n\n")
     chunks = read_all(session_file)
@@ -140,6 +145,7 @@ def test_blank_lines_move_the_cursor_and_nothing_else(session_file):
     assert chunks[-1].checkpoint.offset == 9
 
 
+@pytest.mark.fault(4)
 def test_giant_line_is_passed_in_bounded_memory_and_its_neighbours_are_read(session_file):
     """Row 4: 200 MB between two good lines."""
     size = 200 * 2**20
@@ -162,6 +168,7 @@ def test_giant_line_is_passed_in_bounded_memory_and_its_neighbours_are_read(sess
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60_000  # kB
 
 
+@pytest.mark.fault(7)
 def test_hole_of_a_gigabyte_is_one_reject_and_costs_little(session_file):
     """Row 7: what a stale writer leaves after a truncate, or a power cut."""
     hole = 2**30
@@ -185,6 +192,8 @@ def test_hole_of_a_gigabyte_is_one_reject_and_costs_little(session_file):
         (b'{"n": 7}\n{"n": 8}\n{"n": 9}\n', "rewritten"),  # larger
     ],
 )
+@pytest.mark.fault(16)
+@pytest.mark.fault(17)
 def test_rewrite_in_place_is_a_new_generation(session_file, rewrite, reason):
     """Rows 16 and 17: also when the size says nothing."""
     append(session_file, b'{"n": 1}\n{"n": 2}\n')
@@ -196,6 +205,7 @@ def test_rewrite_in_place_is_a_new_generation(session_file, rewrite, reason):
     assert b"".join(line + b"\n" for _, line in lines_of(chunks)) == rewrite
 
 
+@pytest.mark.fault(17)
 def test_change_between_head_and_cursor_is_seen_by_the_marker(session_file):
     """Row 17: the first kilobyte alone would not tell."""
     same = b'{"same": "%s"}\n' % (b"h" * 1100)
@@ -205,6 +215,7 @@ def test_change_between_head_and_cursor_is_seen_by_the_marker(session_file):
     assert tail.read(str(session_file), 0, at, tail.Limits()).restarted == "rewritten"
 
 
+@pytest.mark.fault(18)
 def test_replaced_file_that_begins_alike_goes_on_at_the_cursor(session_file, tmp_path):
     """Row 18: an editor's save, a restore, a decompression."""
     append(session_file, b'{"n": 1}\n' * 300)
@@ -217,6 +228,7 @@ def test_replaced_file_that_begins_alike_goes_on_at_the_cursor(session_file, tmp
     assert [line.data for line in chunk.lines] == [b'{"n": 2}']
 
 
+@pytest.mark.fault(18)
 def test_replaced_file_that_differs_in_the_middle_is_read_again(session_file, tmp_path):
     """Row 18: head and marker agree, the bytes between them do not; only the checksum knows."""
     begin, middle, end = b"a" * 1030 + b"\n", b"b" * 30 + b"\n", b"c" * 300 + b"\n"
@@ -229,6 +241,7 @@ def test_replaced_file_that_differs_in_the_middle_is_read_again(session_file, tm
     assert tail.read(str(session_file), 0, at, limits).restarted == "replaced"
 
 
+@pytest.mark.fault(22)
 def test_deleted_and_recreated_file_with_the_same_inode_is_read_again(session_file):
     """Row 22: ext4 gives the inode away at once."""
     append(session_file, b'{"n": 1}\n')
@@ -240,6 +253,7 @@ def test_deleted_and_recreated_file_with_the_same_inode_is_read_again(session_fi
     assert lines_of(read_all(session_file, at)) == [(0, b'{"n": 5, "longer": true}')]
 
 
+@pytest.mark.fault(27)
 def test_fifo_is_refused_at_once(tmp_path):
     """Row 27: opening a FIFO without a writer would wait for ever."""
     os.mkfifo(tmp_path / "x.jsonl")
@@ -247,6 +261,8 @@ def test_fifo_is_refused_at_once(tmp_path):
         tail.read(str(tmp_path / "x.jsonl"), 0, START, LIMITS)
 
 
+@pytest.mark.fault(26)
+@pytest.mark.fault(82)
 def test_link_is_not_followed_neither_at_the_end_nor_on_the_way(tmp_path):
     """Rows 26 and 82."""
     (tmp_path / "real" / "deep").mkdir(parents=True)

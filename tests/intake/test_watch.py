@@ -113,6 +113,7 @@ def test_files_that_are_made_grow_move_and_go_are_hinted(watch, heard, home, fol
     assert heard.wait(lambda: str(a) in heard.hints)
 
 
+@pytest.mark.fault(43)
 def test_own_reading_causes_no_hints(watch, heard, home, folder):
     session = folder / "sub" / "a.jsonl"
     append(session)
@@ -141,6 +142,7 @@ def test_a_move_out_does_not_hold_up_the_hints_after_it(watch, heard, home, fold
     assert min(waits) < 0.25
 
 
+@pytest.mark.fault(44)
 def test_deep_new_directories_with_files_written_at_once_are_covered(watch, heard, home, folder):
     watch.start([root_of(home)])
     files = [folder / f"a{n}" / "b" / "c" / "s.jsonl" for n in range(300)]
@@ -154,6 +156,7 @@ def test_deep_new_directories_with_files_written_at_once_are_covered(watch, hear
     assert heard.hears_of(files[-1]), "and what is new is watched"
 
 
+@pytest.mark.fault(36)
 def test_a_subtree_that_moves_out_asks_for_a_sweep(watch, heard, home, folder):
     append(folder / "sub" / "a.jsonl")
     watch.start([root_of(home)])
@@ -175,6 +178,7 @@ def test_a_renamed_directory_is_hinted_under_its_new_name(watch, heard, home, fo
 
 @pytest.mark.parametrize("name", [b"new\nline", b"\xff\xfe", b"n" * 249])
 @linux_only
+@pytest.mark.fault(28)
 def test_any_byte_name_is_hinted_as_the_sweep_names_it(watch, heard, home, folder, name):
     watch.start([root_of(home)])
     path = os.path.join(os.fsencode(folder), name + b".jsonl")
@@ -212,6 +216,7 @@ def test_links_below_the_root_are_not_followed(watch, heard, home, folder, tmp_p
 # --- roots come, go and change --------------------------------------------------------------------
 
 
+@pytest.mark.fault(35)
 def test_a_root_that_comes_later_is_watched(watch, heard, tmp_path):
     home = tmp_path / "late"
     watch.start([root_of(home)])
@@ -226,6 +231,7 @@ def test_a_root_that_comes_later_is_watched(watch, heard, tmp_path):
     assert watch.check(2.0) == []
 
 
+@pytest.mark.fault(35)
 def test_a_root_deleted_and_made_again_is_watched_again(watch, heard, home, folder):
     watch.start([root_of(home)])
     for n in range(3):  # ext4 gives the new folder the old inode: the emitter that ended tells as well
@@ -247,6 +253,7 @@ def test_a_root_deleted_for_good_is_absent(watch, home, folder):
     assert watch.health.is_complete, "an agent that is not there is no problem"
 
 
+@pytest.mark.fault(35)
 def test_a_root_replaced_by_another_folder_is_watched_in_its_new_place(watch, heard, home, folder):
     watch.start([root_of(home)])
     os.rename(folder, home / "old")
@@ -257,6 +264,7 @@ def test_a_root_replaced_by_another_folder_is_watched_in_its_new_place(watch, he
     assert heard.hears_of(folder / "a.jsonl")
 
 
+@pytest.mark.fault(35)
 def test_a_root_moved_away_and_back_is_watched_again(watch, heard, home, folder):
     watch.start([root_of(home)])
     os.rename(folder, home / "away")
@@ -327,6 +335,7 @@ def kill_emitter(watch: NativeWatch) -> None:
     emitter.join(10)
 
 
+@pytest.mark.fault(42)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("kill", [kill_dispatcher, pytest.param(kill_reader, marks=linux_only), kill_emitter])
 def test_a_thread_that_ends_is_replaced(watch, heard, home, folder, kill):
@@ -339,6 +348,7 @@ def test_a_thread_that_ends_is_replaced(watch, heard, home, folder, kill):
     assert watch.check(101.0) == []
 
 
+@pytest.mark.fault(42)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_watch_that_keeps_dying_is_retried_ever_more_rarely_and_says_so(watch, home):
     watch.start([root_of(home)])
@@ -355,6 +365,7 @@ def test_a_watch_that_keeps_dying_is_retried_ever_more_rarely_and_says_so(watch,
     assert restarts == [0, 30, 90, 210, 450, 930, 1530], "at once, then after 30 s, 60 s ... and 600 s at most"
 
 
+@pytest.mark.fault(42)
 def test_a_hint_that_cannot_be_taken_does_not_end_the_watch(heard, home, folder):
     def refuse(path: str) -> None:
         heard.hint(path)
@@ -386,6 +397,7 @@ def test_stop_leaves_no_thread_and_no_descriptor(heard, home, folder):
 # --- the kernel's limits (Linux) ------------------------------------------------------------------
 
 
+@pytest.mark.fault(39)
 @linux_only
 def test_a_full_kernel_queue_asks_for_a_sweep_and_the_watches_are_built_anew(watch, heard, home, folder):
     room = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
@@ -411,6 +423,7 @@ def test_a_full_kernel_queue_asks_for_a_sweep_and_the_watches_are_built_anew(wat
     assert watch.health.is_complete
 
 
+@pytest.mark.fault(39)
 @linux_only
 def test_an_overflow_with_more_directories_than_the_queue_holds_comes_to_rest(watch, heard, home, folder):
     room = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
@@ -434,6 +447,7 @@ def test_an_overflow_with_more_directories_than_the_queue_holds_comes_to_rest(wa
     assert watch.check(2.0) == []
 
 
+@pytest.mark.fault(45)
 @linux_only
 def test_watchdogs_warnings_are_kept_quiet(watch, heard, home, folder):
     for n in range(100):
@@ -499,6 +513,7 @@ def in_namespace(home: Path, limit: str, mode: str, value: int) -> dict:
     return json.loads(run.stdout)
 
 
+@pytest.mark.fault(40)
 @linux_only
 def test_a_watch_limit_is_named_with_numbers_and_a_way_out_and_left_when_it_is_raised(home):
     report = in_namespace(home, "max_inotify_watches", "auto", 50)
@@ -516,6 +531,7 @@ def test_a_watch_limit_is_named_with_numbers_and_a_way_out_and_left_when_it_is_r
     assert report["hinted"]
 
 
+@pytest.mark.fault(40)
 @linux_only
 def test_no_room_for_even_one_watch_leaves_the_root_to_sweeps(home):
     report = in_namespace(home, "max_inotify_watches", "auto", 0)
@@ -526,6 +542,7 @@ def test_no_room_for_even_one_watch_leaves_the_root_to_sweeps(home):
     assert report["hinted"]
 
 
+@pytest.mark.fault(41)
 @linux_only
 def test_without_an_inotify_instance_auto_polls_says_so_and_comes_back(home):
     report = in_namespace(home, "max_inotify_instances", "auto", 0)
@@ -538,6 +555,7 @@ def test_without_an_inotify_instance_auto_polls_says_so_and_comes_back(home):
     assert report["hinted"]
 
 
+@pytest.mark.fault(41)
 @linux_only
 def test_without_an_inotify_instance_native_refuses_with_a_way_out(home):
     report = in_namespace(home, "max_inotify_instances", "native", 0)
@@ -623,6 +641,7 @@ host#/x /mnt/with\040blank fuse.sshfs rw 0 0
 """
 
 
+@pytest.mark.fault(48)
 @pytest.mark.parametrize(
     ("path", "kind", "remote"),
     [
@@ -649,6 +668,7 @@ def test_without_a_table_nothing_is_remote(tmp_path):
     assert not mounts.is_remote(None)
 
 
+@pytest.mark.fault(48)
 @pytest.mark.parametrize(("mode", "expected"), [("auto", "unwatched"), ("native", "watched")])
 def test_roots_on_a_network_file_system_are_left_to_sweeps_unless_native_is_asked(
     heard, home, tmp_path, monkeypatch, mode, expected

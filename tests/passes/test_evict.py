@@ -69,6 +69,7 @@ keep_free = "1MiB"
 """
 
 
+@pytest.mark.fault(54)
 def test_store_far_over_its_cap_ends_below_low_water_by_exactly_the_plan(lab):
     lab.write_config(CAPS)
     for number in range(30):
@@ -92,6 +93,7 @@ def test_store_far_over_its_cap_ends_below_low_water_by_exactly_the_plan(lab):
     assert lab.archived(newest) == newest.read_bytes()
 
 
+@pytest.mark.fault(77)
 def test_nothing_that_left_comes_back_and_a_session_goes_on_after_it_left(lab):
     lab.write_config('[retention]\nsoft_cap = "2MiB"\nmin_age = "0s"\nkeep_free = "1MiB"\n')
     write_session(lab, "s1", 4 * MIB, timedelta(days=3))

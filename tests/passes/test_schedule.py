@@ -187,6 +187,8 @@ def until(condition) -> None:
 # --- on time, whatever the wall clock does ---
 
 
+@pytest.mark.fault(72)
+@pytest.mark.fault(73)
 @pytest.mark.parametrize(
     "jump",
     [timedelta(hours=-1), timedelta(days=60), timedelta(days=3650), timedelta(days=-3650)],
@@ -218,6 +220,8 @@ def test_a_set_clock_neither_delays_nor_repeats_a_run(make, told, monkeypatch, j
     assert timedelta(minutes=59) < due_in <= LATER
 
 
+@pytest.mark.fault(73)
+@pytest.mark.fault(75)
 def test_a_run_much_too_late_is_one_run(make, told):
     times = ByHand()
     schedule = make(times.clock, times.monotonic)
@@ -233,6 +237,7 @@ def test_a_run_much_too_late_is_one_run(make, told):
     assert parse_utc(schedule.report()["late"]["next_at"]) == times.wall + LATER
 
 
+@pytest.mark.fault(72)
 def test_a_jump_makes_the_loop_look_again(make, told):
     """Some builds of Python wait by the wall clock; the tick ends such a wait."""
     times = ByHand()
@@ -248,6 +253,7 @@ def test_a_jump_makes_the_loop_look_again(make, told):
     told.wait(lambda: told.runs == 1)
 
 
+@pytest.mark.fault(74)
 @pytest.mark.parametrize(
     "change",
     [datetime(2026, 10, 25, 1, tzinfo=UTC), datetime(2026, 3, 29, 1, tzinfo=UTC)],
@@ -296,6 +302,7 @@ def test_a_clock_beyond_all_dates_is_outlived(make, told, monkeypatch):
 # --- a clock to be doubted ---
 
 
+@pytest.mark.fault(73)
 @pytest.mark.parametrize("span", [{"days": 60}, {"days": -60}, {"hours": 25}])
 def test_a_jump_of_more_than_a_day_is_doubted_until_a_second_look(make, span):
     times = ByHand()
@@ -371,6 +378,7 @@ def test_a_clock_that_is_slewed_is_followed(make):
 # --- slow, failing, hurried ---
 
 
+@pytest.mark.fault(75)
 def test_a_pass_slower_than_its_interval_never_meets_itself(make, told):
     alone = Alone()
 
@@ -416,6 +424,7 @@ def test_the_interval_counts_from_the_end_of_a_run(make, told):
     }
 
 
+@pytest.mark.fault(75)
 def test_a_failure_is_counted_and_the_next_run_happens(make, told):
     def fail_twice() -> str:
         told.run()

@@ -219,6 +219,7 @@ def test_active_session_is_safe_whatever_its_other_files_look_like(lab):
     assert [each["what"] for each in report["unreachable"]["held_by"]][0] == "young"
 
 
+@pytest.mark.fault(76)
 def test_session_that_wakes_up_between_plan_and_deed_stays(lab, monkeypatch):
     lab.write_config(TIGHT)
     write_session(lab, "s1", 4 * MIB, timedelta(days=9))
@@ -248,6 +249,7 @@ def test_backstop_needs_both_last_activity_and_discovery_to_be_older(lab, active
         assert upkeep.do("evict", {})["evicted"] == (["claude:s1"] if goes else [])
 
 
+@pytest.mark.fault(73)
 def test_clock_that_jumped_by_more_than_a_day_lets_nothing_go_for_its_age(lab):
     lab.write_config(f'{ROOMY}max_age = "30d"\n')
     write_session(lab, "s1", MIB, timedelta(days=90))

@@ -62,6 +62,7 @@ def test_an_internal_error_says_nothing_more(serve):
     assert (type(caught.value), str(caught.value)) == (SessiondError, "internal error")
 
 
+@pytest.mark.fault(83)
 def test_a_method_that_an_older_daemon_lacks_asks_for_a_restart(serve):
     with (
         serve({}) as serving,
@@ -141,6 +142,7 @@ def test_whatever_else_answers_is_an_error_and_no_crash(folder, line):
         Client(folder / "s").call("status")
 
 
+@pytest.mark.fault(83)
 def test_a_daemon_of_another_protocol_is_named_with_the_way_out(folder):
     """Fault 83."""
     line = reply_of(result=1, sessiond={"version": "7.0", "protocol": 99, "more": True})
@@ -153,6 +155,7 @@ def test_a_daemon_of_another_protocol_is_named_with_the_way_out(folder):
     assert "restart" in caught.value.hint
 
 
+@pytest.mark.fault(83)
 def test_what_a_newer_daemon_adds_is_ignored(folder):
     with answering(folder / "s", reply_of(result=[1], novel={"a": 1})):
         assert Client(folder / "s").call("status") == [1]

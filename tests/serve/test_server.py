@@ -210,6 +210,7 @@ def test_when_the_filter_fails_nothing_unfiltered_is_sent(serve, request_line):
 # --- limits ---
 
 
+@pytest.mark.fault(68)
 def test_a_request_of_64_kib_is_read_and_one_byte_more_is_not(serve, request_line):
     empty = len(request_line("echo", a="")) - 1
     with serve(METHODS) as serving:
@@ -220,6 +221,7 @@ def test_a_request_of_64_kib_is_read_and_one_byte_more_is_not(serve, request_lin
     assert code_of(bad) == protocol.INVALID_REQUEST
 
 
+@pytest.mark.fault(68)
 def test_an_endless_line_is_cut_off_early_with_a_reason(serve):
     with serve(METHODS) as serving, serving.connect() as connection:
         sent = 0
@@ -232,6 +234,7 @@ def test_an_endless_line_is_cut_off_early_with_a_reason(serve):
     assert sent < 2 << 20  # what socket buffers hold; the rest was never taken
 
 
+@pytest.mark.fault(67)
 def test_a_slow_request_is_ended_at_its_deadline(serve):
     with serve(METHODS) as serving, serving.connect() as connection:
         began = time.monotonic()
@@ -243,6 +246,7 @@ def test_a_slow_request_is_ended_at_its_deadline(serve):
     assert 1.9 <= took <= 2.6
 
 
+@pytest.mark.fault(67)
 def test_slow_clients_delay_no_one_and_lose_their_places(serve, request_line):
     """Fault 67: 16 clients that send a byte now and then."""
     with serve(METHODS) as serving:
@@ -312,6 +316,7 @@ def test_a_slow_handler_is_not_bound_by_the_clients_deadline(serve, request_line
 # --- clients that vanish ---
 
 
+@pytest.mark.fault(71)
 def test_thousands_of_aborted_connections_leave_no_descriptor_behind(serve, request_line, open_files, until):
     """Fault 71."""
     ways = [b"", b"{", request_line("echo"), b"x" * 5000, b"\n"]
@@ -332,6 +337,7 @@ def test_thousands_of_aborted_connections_leave_no_descriptor_behind(serve, requ
     assert serving.errors == []
 
 
+@pytest.mark.fault(71)
 def test_a_client_that_leaves_before_its_reply_harms_no_one(serve, request_line):
     gone = threading.Event()
     with serve(METHODS | {"wait": lambda params: gone.wait(5) and "x" * 1_000_000}) as serving:
@@ -362,6 +368,7 @@ garbage = st.one_of(
 )
 
 
+@pytest.mark.fault(68)
 def test_no_garbage_kills_the_server(serve, request_line):
     """Fault 68: whatever comes, every reply is well-formed, and a good request is answered right after."""
     with serve(METHODS | {"fail": lambda params: 1 / 0}) as serving:
@@ -553,6 +560,7 @@ def test_stop_leaves_a_socket_that_is_not_its_own(serve):
             assert serving.path.is_socket()
 
 
+@pytest.mark.fault(69)
 def test_socket_and_folder_are_the_owners_alone_whatever_the_umask(serve, folder):
     umask = os.umask(0)
     try:
@@ -598,6 +606,7 @@ signal.pause()
 """
 
 
+@pytest.mark.fault(66)
 def test_the_socket_of_a_killed_daemon_is_replaced(folder, serve, request_line):
     """Fault 66."""
     command = [sys.executable, "-c", LEFTOVER, str(folder / "s")]
@@ -615,6 +624,7 @@ def test_the_socket_of_a_killed_daemon_is_replaced(folder, serve, request_line):
         assert "result" in serving.exchange(request_line("echo"))[0]
 
 
+@pytest.mark.fault(66)
 def test_a_leftover_of_a_start_that_was_killed_is_replaced(folder, serve, request_line):
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(folder / "~s"))
@@ -623,6 +633,7 @@ def test_a_leftover_of_a_start_that_was_killed_is_replaced(folder, serve, reques
         assert not (folder / "~s").exists()
 
 
+@pytest.mark.fault(66)
 @pytest.mark.parametrize("name", ["s", "~s"])
 def test_a_file_in_the_way_is_never_removed(folder, name):
     (folder / name).write_text("precious")
@@ -632,6 +643,7 @@ def test_a_file_in_the_way_is_never_removed(folder, name):
     assert (folder / name).read_text() == "precious"
 
 
+@pytest.mark.fault(66)
 def test_a_link_to_another_socket_is_never_followed(folder):
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(folder / "other"))
@@ -642,6 +654,7 @@ def test_a_link_to_another_socket_is_never_followed(folder):
     assert (folder / "other").is_socket()
 
 
+@pytest.mark.fault(70)
 def test_a_path_that_is_too_long_is_refused_with_a_way_out(folder, serve, request_line):
     """Fault 70."""
     longest = protocol.MAX_PATH_BYTES - len(str(folder)) - 1
@@ -653,6 +666,7 @@ def test_a_path_that_is_too_long_is_refused_with_a_way_out(folder, serve, reques
         assert "result" in serving.exchange(request_line("echo"))[0]
 
 
+@pytest.mark.fault(81)
 def test_no_descriptor_is_inherited_by_a_child(serve, request_line):
     """Fault 81."""
     child = "import os; print(*os.listdir('/dev/fd'))"
@@ -724,19 +738,22 @@ from sessiond.errors import SessiondError
 from sessiond.serve.client import Client
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 try:
+    if sys.argv[2:] == ["boldly"]:  # without asking who listens, as a stranger's own program would
+        Client._check_peer = lambda *_: None
     print(Client(sys.argv[1]).call("echo"))
 except SessiondError as error:
     print(type(error).__name__, error.exit_code, error.fact)
 """
 
 
-def as_nobody(path: Path) -> str:
+def as_nobody(path: Path, *how: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", AS_NOBODY, str(path)], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-c", AS_NOBODY, str(path), *how], cwd=ROOT, capture_output=True, text=True, check=True
     )
     return done.stdout.strip()
 
 
+@pytest.mark.fault(69)
 @needs_root
 def test_another_user_does_not_reach_the_socket(serve):
     """Fault 69, the first wall: the folder's mode."""
@@ -745,6 +762,7 @@ def test_another_user_does_not_reach_the_socket(serve):
         assert serving.server.counters()["requests"] == 0
 
 
+@pytest.mark.fault(69)
 @needs_root
 def test_another_user_is_turned_away_by_the_kernels_word(serve, folder):
     """Fault 69, the second wall: someone opened folder and socket, and the peer's uid still counts."""
@@ -752,10 +770,12 @@ def test_another_user_is_turned_away_by_the_kernels_word(serve, folder):
         folder.chmod(0o755)
         serving.path.chmod(0o666)
 
-        assert as_nobody(serving.path) == "Forbidden 77 this daemon serves another user"
+        assert as_nobody(serving.path, "boldly") == "Forbidden 77 this daemon serves another user"
         assert serving.server.counters() == {"clients": 0, "requests": 0, "refused": 1}
 
 
+@pytest.mark.fault(66)
+@pytest.mark.fault(69)
 @needs_root
 def test_a_folder_or_socket_of_another_user_is_refused(folder):
     with socket.socket(socket.AF_UNIX) as theirs:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 
+import pytest
+
 from lab import append, user_line
 from sessiond.store import restore
 from sessiond.store.connect import rows
@@ -106,6 +108,7 @@ def test_hard_link_is_read_once(lab):
     assert summaries(lab) == ["hello", "goes on"]
 
 
+@pytest.mark.fault(2)
 def test_source_that_goes_away_leaves_its_rows_and_its_tail(lab):
     path = lab.claude_file()
     path.write_bytes(user_line(0) + b'{"unfinished')
@@ -151,6 +154,7 @@ def test_touch_writes_nothing(lab):
         assert rows(db, "SELECT * FROM _source") == before
 
 
+@pytest.mark.fault(15)
 def test_codex_rollout_compressed_and_back_is_one_session(lab):
     """Archived, compressed, decompressed: the same thread each time, and never read twice."""
     from sessiond.store.archive import zstd

@@ -26,10 +26,12 @@ def old_store(lab: Lab, dump: Path) -> Path:
     return lab.paths.store
 
 
+@pytest.mark.fault(59)
 def test_there_is_a_stored_database_of_every_older_schema():
     assert [path.stem for path in OLDER] == [f"schema_{number}" for number in range(1, migrations.VERSION)]
 
 
+@pytest.mark.fault(59)
 @pytest.mark.parametrize("dump", OLDER, ids=lambda path: path.stem)
 def test_older_store_is_brought_up_to_date_and_distilled(tmp_path, dump):
     lab = Lab(tmp_path)
@@ -53,6 +55,7 @@ def test_older_store_is_brought_up_to_date_and_distilled(tmp_path, dump):
         assert value(before, "PRAGMA user_version") == int(dump.stem.removeprefix("schema_"))
 
 
+@pytest.mark.fault(59)
 def test_migrated_schema_is_the_same_as_a_new_one(tmp_path):
     new = open_writer(tmp_path / "new.db")
     migrations.migrate(new, tmp_path / "new.db")
@@ -67,6 +70,7 @@ def test_migrated_schema_is_the_same_as_a_new_one(tmp_path):
         old.close()
 
 
+@pytest.mark.fault(59)
 def test_store_of_a_newer_program_is_refused_untouched(tmp_path):
     lab = Lab(tmp_path)
     append(lab.claude_file(), user_line(0))

@@ -92,6 +92,7 @@ def test_readers_cannot_write(written, tmp_path):
     db.close()
 
 
+@pytest.mark.fault(59)
 def test_store_of_a_newer_program_is_refused_untouched(tmp_path):
     """Row 59."""
     path = tmp_path / "store.db"
@@ -105,6 +106,7 @@ def test_store_of_a_newer_program_is_refused_untouched(tmp_path):
     assert path.read_bytes() == before
 
 
+@pytest.mark.fault(59)
 def test_older_store_is_copied_before_it_is_changed(tmp_path, monkeypatch):
     path = tmp_path / "store.db"
     Writer(path).stop()
@@ -120,6 +122,7 @@ def test_older_store_is_copied_before_it_is_changed(tmp_path, monkeypatch):
     assert copy.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.fault(59)
 def test_migration_that_fails_leaves_the_store_as_it_was(tmp_path, monkeypatch):
     path = tmp_path / "store.db"
     Writer(path).stop()

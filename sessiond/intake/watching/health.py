@@ -22,11 +22,13 @@ class WatchHealth:
     roots: tuple[WatchedRoot, ...]
     problems: dict[str, str]  # name -> what is the matter and what to do about it
     overflows: int = 0
+    is_stale: bool = False  # events were lost, perhaps of new or renamed directories, and the watches are still the old
 
     @property
     def is_complete(self) -> bool:
         """Every root that exists is watched whole: sweeps may become rare."""
-        return self.mode == "native" and not self.problems and all(r.state != "unwatched" for r in self.roots)
+        is_whole = self.mode == "native" and not self.problems and not self.is_stale
+        return is_whole and all(r.state != "unwatched" for r in self.roots)
 
 
 def polled(folder: str, detail: str) -> WatchedRoot:

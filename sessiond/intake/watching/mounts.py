@@ -1,10 +1,15 @@
-"""Which file system a path lies on: from some of them the kernel hears nothing of what others write."""
+"""Which file system a path lies on: from some of them the kernel hears nothing of what others write.
+
+On the same ones a store is not safe: SQLite's WAL wants memory and locks that all its readers share.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 from pathlib import Path
+
+from sessiond.errors import ConfigError
 
 TABLE = Path("/proc/self/mounts")
 
@@ -26,6 +31,8 @@ _REMOTE = frozenset(
     }
     | {"nfs4", "orangefs", "prl_fs", "smb2", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs"}
 )
+# FUSE programs over a folder of this machine; any other may have a network behind it.
+_LOCAL_FUSE = frozenset({"bindfs", "cryfs", "encfs", "fuse-overlayfs", "gocryptfs", "mergerfs", "securefs"})
 _ESCAPE = re.compile(r"\\([0-7]{3})")  # how the table writes blanks, newlines, backslashes
 
 
@@ -48,4 +55,16 @@ def file_system(path: str, table: Path | None = None) -> str | None:
 
 
 def is_remote(kind: str | None) -> bool:
-    return kind is not None and (kind in _REMOTE or kind.startswith("fuse."))
+    if kind is None:
+        return False
+    return kind in _REMOTE or (kind.startswith("fuse.") and kind.removeprefix("fuse.") not in _LOCAL_FUSE)
+
+
+def refuse_remote_store(store: Path) -> None:
+    """ConfigError where the store would lie on a network file system. Nothing has been made there yet."""
+    kind = file_system(os.path.realpath(store.parent))
+    if is_remote(kind):
+        raise ConfigError(
+            f"{store} would lie on a network file system ({kind}), where SQLite can lose or damage it",
+            hint="choose a folder on a local disk: store.path, or SESSIOND_STATE_DIR",
+        )

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from sessiond.errors import SessiondError
 from sessiond.intake.watching import mounts, observer as watchdog
 from sessiond.intake.watching.coverage import Coverage, limit_advice
-from sessiond.intake.watching.health import WatchedRoot, WatchHealth, polled
+from sessiond.intake.watching.health import Mode, WatchedRoot, WatchHealth, polled
+from sessiond.log.light import structlog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from sessiond.intake.scan import Root
 
 RETRY_SECONDS = (30.0, 600.0)  # between attempts to build the watch anew: the first pause, and the longest
+
+log = structlog.get_logger()
 
 
 class NativeWatch:
@@ -48,7 +51,8 @@ class NativeWatch:
     def health(self) -> WatchHealth:
         is_native = self._observer is not None
         roots = tuple(target.health(is_native=is_native) for target in self._targets)
-        return WatchHealth("native" if is_native else "poll", roots, dict(self._problems), self._overflows)
+        mode: Mode = "native" if is_native else "poll"
+        return WatchHealth(mode, roots, dict(self._problems), self._overflows, is_stale=self._lost_events)
 
     def start(self, roots: Sequence[Root]) -> None:
         """Watch the roots. SessiondError when the system gives no watch and polling was not allowed."""
@@ -126,6 +130,8 @@ class NativeWatch:
             reasons = ["watch_stopped"]
         # Lost events may have been those of new or renamed directories: the watches are stale.
         if (self._observer is None or self._lost_events) and now >= self._retry.due:
+            if self._lost_events:
+                log.warning("watch_overflowed", overflows=self._overflows)
             reasons += self._rebuild(now)
         return reasons
 

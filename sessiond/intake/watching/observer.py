@@ -41,7 +41,10 @@ EVENTS = None if sys.platform == "darwin" else _INOTIFY_EVENTS
 
 
 class Handler(FileSystemEventHandler):
-    """Tells `on_hint` of files (both ends of a move), `on_directory` that a directory came, went or moved."""
+    """Tells `on_hint` of files (both ends of a move), `on_directory` that something is to be looked at in a directory.
+
+    What kind of event it was decides nothing: FSEvents merges several into one and may name only their directory.
+    """
 
     def __init__(
         self,
@@ -59,7 +62,7 @@ class Handler(FileSystemEventHandler):
                 for path in (event.src_path, event.dest_path):
                     if path:
                         self._on_hint(os.fsdecode(path))
-            elif event.event_type in {"created", "moved", "deleted"}:
+            else:
                 self._on_directory()
         except Exception:  # noqa: BLE001 - it would end watchdog's thread, and with it every hint
             self._on_trouble("hint_failed")

@@ -1,0 +1,67 @@
+"""All that the store holds, in words that a model can be held against."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+
+from lab import Lab
+from sessiond.store import archive
+from sessiond.store.connect import rows, snapshot
+
+_SOURCES = """
+SELECT f.path, f.state, s.native_id, g.number, f.read_offset, f.pending
+  FROM _source AS f JOIN _session AS s ON s.id = f.session_id JOIN _generation AS g ON g.id = f.generation_id
+"""
+_GENERATIONS = "SELECT f.path, g.number, g.id, g.evicted_to FROM _source AS f JOIN _generation AS g ON g.source_id = f.id"
+_REJECTS = """
+SELECT f.path, g.number, r.start, r.length, r.reason
+  FROM _reject AS r JOIN _generation AS g ON g.id = r.generation_id JOIN _source AS f ON f.id = g.source_id
+"""
+_EVENTS = """
+SELECT s.native_id, f.path, g.number, e.start, e.length, e.kind, g.closed_at IS NOT NULL
+  FROM _event AS e JOIN _session AS s ON s.id = e.session_id
+  JOIN _generation AS g ON g.id = e.generation_id JOIN _source AS f ON f.id = g.source_id
+"""
+_USAGE = """
+SELECT s.native_id, u.input_tokens, u.output_tokens FROM _usage AS u JOIN _session AS s ON s.id = u.session_id
+"""
+_ORDER = """
+SELECT f.path FROM _source AS f LEFT JOIN _frame AS r ON r.generation_id = f.generation_id
+ GROUP BY f.id ORDER BY max(r.id), f.id
+"""
+
+
+def stored(lab: Lab, root: str) -> dict:
+    with lab.store() as db, snapshot(db):
+        named = {path: os.fsdecode(path).removeprefix(root) for (path,) in rows(db, "SELECT path FROM _source")}
+        sources = rows(db, _SOURCES)
+        return {
+            "sources": {named[path]: (*rest,) for path, *rest, _ in sources},
+            "pending": {named[path]: pending for path, state, *_, pending in sources if state == "live"},
+            "archive": {
+                (named[path], number): (evicted_to, b"".join(data for _, data in archive.stream(db, id_)))
+                for path, number, id_, evicted_to in rows(db, _GENERATIONS)
+            },
+            "rejects": {(named[path], *rest) for path, *rest in rows(db, _REJECTS)},
+            "events": sorted((name, named[path], *rest[:-1], bool(rest[-1])) for name, path, *rest in rows(db, _EVENTS)),
+            "usage": sorted(rows(db, _USAGE)),
+            "sessions": dict(rows(db, "SELECT native_id, events FROM _session")),
+        }
+
+
+def order_read(lab: Lab, root: str, places: list[str]) -> list[str]:
+    """These files in the order in which they gave their last lines: frames are numbered as they are written."""
+    with lab.store() as db:
+        found = [os.fsdecode(path).removeprefix(root) for (path,) in rows(db, _ORDER)]
+    number = {place: at for at, place in enumerate(found)}
+    return sorted(places, key=lambda place: number.get(place, -1))
+
+
+def digested(lab: Lab) -> dict[str, Counter[str]]:
+    """How many events of each kind the digests speak of."""
+    query = "SELECT s.native_id, d.data FROM _digest AS d JOIN _session AS s ON s.id = d.session_id"
+    with lab.store() as db:
+        told = {name: Counter(json.loads(data)["kinds"]) for name, data in rows(db, query)}
+    return {name: counted for name, counted in told.items() if counted}
