@@ -96,12 +96,14 @@ def test_store_locked_is_said_soon_and_resumes(lab):
         p.loop.ask()
         busy = until(lambda: [t for t in lab.troubles.listing() if t["name"] == "store_busy"], 60, "store_busy")
         assert busy[0]["fix"]
+        assert p.loop.lag_bytes > 0, "what could not be stored is behind"
         assert lab.sessions() == {}, "who reads is not held up, and nothing is half stored"
         other.execute("ROLLBACK")
         other.close()
         until(lambda: len(lab.sessions()) == 12, 60, "all stored")
         until(lambda: lab.troubles.listing() == [], 60, "the end of it")
         settle(p)
+        assert p.loop.lag_bytes == 0
     finally:
         p.stop()
     for k in range(12):

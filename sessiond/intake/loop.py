@@ -83,7 +83,7 @@ class IntakeLoop:
         self._retry: dict[str, float] = {}
         self._resume_at = 0.0  # when the store was full: the next try
         self._failing: set[str] = set()  # files that made intake fail; "": something else did
-        self._unstored: set[str] = set()
+        self._unstored: dict[str, int] = {}  # files of which the writer could not store what was read -> bytes
         self._unseen = Unseen(troubles)
         self._behind: dict[str, int] = {}  # live files that had more to give than one chunk -> bytes
         self._tickets: list[Ticket] = []
@@ -161,7 +161,9 @@ class IntakeLoop:
 
     @property
     def lag_bytes(self) -> int:
-        return sum({**self._behind, **self.history.left}.values())
+        """What is known to be written and not yet stored: not read, on its way, or to be read again."""
+        unread = {**self._unstored, **self._behind, **self.history.left}
+        return sum(unread.values()) + self._writer.queued_bytes
 
     @property
     def links(self) -> dict[str, str]:
@@ -186,12 +188,12 @@ class IntakeLoop:
         self._pace.hurry(word)
         self.inbox.wake()
 
-    def failed(self, path: str, error: Exception) -> None:
+    def failed(self, path: str, size: int, error: Exception) -> None:
         """The writer could not store what was read of this file."""
         self._failed.append((path, error))
         if isinstance(error, Forgotten):
             return  # as it should be
-        self._unstored.add(path)
+        self._unstored[path] = self._unstored.get(path, 0) + size
         self._name_trouble(error)  # at once: whoever asked must not be told that all is well
         self.inbox.wake()
 
@@ -324,6 +326,7 @@ class IntakeLoop:
         self._writer.call(lambda db: gone.mark_gone(db, lost, now))
         for path in lost:
             self._ingest.gone(path)
+            self._unstored.pop(path, None)
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -417,6 +420,7 @@ class IntakeLoop:
 
     def stored(self, paths: Iterable[str]) -> None:
         """A commit went through: what kept the store from being written is over; a file that it refuses is not."""
-        self._unstored.difference_update(paths)
+        for path in paths:
+            self._unstored.pop(path, None)
         for name in ("store_full", "store_busy", *(() if self._unstored else ("store_write",))):
             self._troubles.report(name, None)

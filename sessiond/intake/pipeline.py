@@ -396,7 +396,7 @@ class Pipeline:
             self._log.info("generation_began", reason=reason, files=files)
 
     def _failed(self, batch: Batch, error: Exception) -> None:
-        self.loop.failed(batch.source.path, error)
+        self.loop.failed(batch.source.path, batch.size, error)
 
     def _texts(self, db: apsw.Connection) -> Any:
         return rederive.texts(db, adapters(), self._wording, self._config.limits.line)

@@ -134,6 +134,11 @@ class Writer:
             self._changed.wait_for(lambda: not (self._urgent or self._batches or self._calls or self._busy))
 
     @property
+    def queued_bytes(self) -> int:
+        """Handed over and not yet committed."""
+        return self._queued_bytes
+
+    @property
     def queued(self) -> int:
         return len(self._urgent) + len(self._batches)
 

@@ -254,9 +254,9 @@ def test_copy_of_a_whole_home_is_read_too(lab):
     copy = home / path.relative_to(lab.claude)
     append(copy, user_line(10, "in the copy", uuid="own"))
     lab.ingest()
+    assert states(lab) == {str(path): "live", str(copy): "live"}
     append(path, lines(10, text="in the first"))
     lab.ingest()
-    assert states(lab) == {str(path): "live", str(copy): "live"}
     assert all(lab.archived(each) == each.read_bytes() for each in (path, copy))
     assert sorted(summaries(lab)) == ["hello"] * 10 + ["in the copy", "in the first"]
 
@@ -420,11 +420,11 @@ def test_touched_file_is_not_read_and_makes_no_row(lab):
         until(lambda: lab.archived(path) == path.read_bytes())
         before = cursors(lab), counter(lab, "lines")
         began = bytes_read(process.pid)
-        for number in range(15):
+        for number in range(8):
             os.utime(path, (number, number))
             wait_for_a_whole_sweep(lab)
-        # 15 MB if each touch read the file; the rest is what the daemon reads of its store meanwhile.
-        assert bytes_read(process.pid) - began < 7_000_000
+        # 8 MB if each touch read the file; the rest is what the daemon reads of its store meanwhile.
+        assert bytes_read(process.pid) - began < 4_000_000
         assert (cursors(lab), counter(lab, "lines")) == before
 
 

@@ -559,6 +559,7 @@ def test_files_below_a_mount_are_hidden_not_gone_and_go_on_after_it(lab, mode):
     inside(__file__, "mounted_over", lab, mode)
 
 
+@pytest.mark.long
 @pytest.mark.fault(37)
 def test_files_on_a_disk_that_was_taken_away_wait_for_it(lab):
     inside(__file__, "unmounted", lab, "poll")
