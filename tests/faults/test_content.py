@@ -105,7 +105,10 @@ def test_half_a_line_of_a_file_that_went_away_is_unterminated_until_it_comes_bac
         assert until(lambda: lab.status()["sources"]["pending_bytes"] == 0)  # nobody waits for it any more
         assert lab.archived(path) == user_line(0) + line[:100]
 
-        path.write_bytes(user_line(0) + line)
+        # Moved into place: seen empty for a moment, it would be a truncated file, and rightly a new generation.
+        whole = lab.folder / "whole"
+        whole.write_bytes(user_line(0) + line)
+        whole.rename(path)
         until(lambda: summaries(lab) == ["hello", "finished after all"])
     assert lab.rejects() == []
     assert lab.archived(path) == path.read_bytes()

@@ -44,8 +44,12 @@ class Machine(RuleBasedStateMachine):
     can_set_clock = True
     steps = Counter()
 
-    @initialize()
-    def begin(self):
+    LINES = st.lists(
+        st.tuples(st.sampled_from(["ask", "ask", "answer", "answer", "junk", "blank"]), SIZES), min_size=1, max_size=4
+    )
+
+    @initialize(there=st.lists(LINES, min_size=1, max_size=3))
+    def begin(self, there):
         self.folder = Path(tempfile.mkdtemp(prefix="sd"))
         self.lab = Lab(self.folder)
         for folder in FOLDERS:
@@ -56,6 +60,8 @@ class Machine(RuleBasedStateMachine):
         self.before: dict[str, bytes] = {}  # what deleted files held
         self.running = None
         self.is_wrong = False
+        for place, drawn in zip(PLACES[1::3], there, strict=False):
+            self._put(place, self._lines([("ask", 1300), *drawn]))
         self._start()
         type(self).steps["examples"] += 1
 
@@ -65,10 +71,22 @@ class Machine(RuleBasedStateMachine):
                 if not self.is_wrong:
                     self.restart(gently=False)
                     self.analyze()
+                    self._count()
             finally:
                 if self.running is not None:
                     self.running.kill()
                 shutil.rmtree(self.folder)
+
+    def _count(self):
+        """What it came to, for those who ask whether anything happened at all."""
+        events, generations = self.model.events.values(), [g for s in self.model.sources for g in s.generations]
+        type(self).steps.update(
+            lines=sum(each.read.count(b"\n") for each in generations),
+            generations=len(generations),
+            evicted_generations=sum(each.gone_to > 0 for each in generations),
+            evicted_events=sum(each.is_evicted for each in events),
+            superseded_events=sum(not each.place[0].is_open for each in events),
+        )
 
     # --- sessiond -------------------------------------------------------------------------------
 
@@ -205,8 +223,6 @@ class Machine(RuleBasedStateMachine):
             os.close(fd)
         self._noted(place, like=like)
 
-    LINES = st.lists(st.tuples(st.sampled_from(["ask", "ask", "answer", "answer", "junk", "blank"]), SIZES), max_size=4)
-
     @precondition(lambda self: len(self.model.files) < len(PLACES))
     @rule(some=SOME, drawn=LINES, how=st.sampled_from(["new", "again", "more", "less", "empty"]))
     def create(self, some, drawn, how):
@@ -255,7 +271,7 @@ class Machine(RuleBasedStateMachine):
         self._done()
 
     @has_files
-    @rule(some=SOME, which=SOME, letter=st.sampled_from(string.ascii_lowercase[:5]))
+    @rule(some=SOME, which=st.sampled_from([0, -1, -1, 1, 2]), letter=st.sampled_from(string.ascii_lowercase[:5]))
     def rewrite_same_size(self, some, which, letter):
         """A line becomes another one of its length, in place; an unfinished one too."""
         place = self._one(some)

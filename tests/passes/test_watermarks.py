@@ -400,7 +400,14 @@ def test_store_that_cannot_be_measured_is_named_and_the_daemon_goes_on(lab):
         def is_eviction_due(self):
             raise OSError("no")
 
-    daemon.upkeep = Upkeep()
+        def look_at_wal(self):
+            pass
+
+    class Pipeline:
+        def suspect(self, error):
+            assert isinstance(error, OSError)
+
+    daemon.upkeep, daemon.pipeline = Upkeep(), Pipeline()
     daemon._look_at_room()
     assert [each["name"] for each in daemon.troubles.listing()] == ["room"]
     Upkeep.is_eviction_due = lambda _: False
