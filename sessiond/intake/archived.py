@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sessiond.intake import identity
+from sessiond.intake import identity, pieces
 from sessiond.model import Line, Reject
 from sessiond.store import archive
 from sessiond.store.connect import rows
@@ -31,7 +31,8 @@ def lines(db: apsw.Connection, generation_id: int, longest: int) -> Iterator[Lin
             yield from cutter.cut(start, archive.decompress(data))
         elif codec == archive.DROPPED:
             cutter.lose()  # the rest of that line is no line; its reject is on record
-        # A run of NULs stands before a line and is no part of it.
+        else:
+            yield from cutter.cut(start, b"\0")  # a run of them, however long, does no more than one: it ends a line
 
 
 def whole(db: apsw.Connection, generation_id: int) -> Iterator[Line]:
@@ -57,18 +58,18 @@ class _Cutter:
 
     def cut(self, start: int, data: bytes) -> Iterator[Line | Reject]:
         if start != self._at + len(self._rest) and not self._is_lost:
-            self._rest, self._passed = b"", None  # after a gap, and after NULs, a line begins
+            self._rest, self._passed = b"", None  # after a gap, and behind NULs, a line begins
         if not self._rest:
             self._at = start
         if self._passed is not None or self._is_lost:
-            end = data.find(b"\n") + 1
-            yield from self._pass(data[: end - 1] if end else data, is_end=bool(end))
-            if not end:
+            end = pieces.first_end(data)
+            yield from self._pass(data[:end] if end >= 0 else data, is_end=end >= 0)
+            if end < 0:
                 self._at = start + len(data)
                 return
             self._at, data = start + end, data[end:]
         data = self._rest + data
-        end = data.rfind(b"\n") + 1
+        end = pieces.after_last_end(data)
         yield from self._lines(data[:end])
         self._rest = data[end:]
         self._at += end
@@ -89,12 +90,8 @@ class _Cutter:
             self._passed, self._is_lost = None, False
 
     def _lines(self, data: bytes) -> Iterator[Line | Reject]:
-        at = self._at
-        for raw in data.split(b"\n")[:-1]:
-            text = raw.lstrip(b"\0")
-            start = at + len(raw) - len(text)
-            at += len(raw) + 1
-            if not text or text.isspace():
+        for start, text in pieces.texts(data, self._at):
+            if text.isspace():
                 continue
             if len(text) > self._longest:
                 yield Reject(start, len(text), TOO_LONG, identity.running(0, text).to_bytes(8, "big"))

@@ -13,6 +13,7 @@ from sessiond.intake.scan import Seen
 from sessiond.model import Checkpoint, Chunk, Record
 from sessiond.store import archive
 from sessiond.store.commit import Batch
+from sessiond.store.keys import hash_bytes
 from sessiond.store.resolve import Place
 from sessiond.store.sources import EXCLUDED, FOREIGN, FORGOTTEN, LIVE, Source
 
@@ -95,7 +96,7 @@ class Ingest:
         )
         source.checkpoint, source.carry = chunk.checkpoint, carry
         source.size, source.mtime_ns = chunk.size, chunk.mtime_ns
-        source.pending_bytes = chunk.pending_bytes
+        source.pending_bytes, source.pending_hash = chunk.pending_bytes, hash_bytes(chunk.pending)
         if self._undecided and source.role == "sidecar":
             self._look_again_beside(path)
         return taken
@@ -132,7 +133,7 @@ class Ingest:
         with os.scandir(os.path.dirname(path)) as entries:
             names = [entry.path for entry in entries if entry.inode() == inode and entry.path != path]
         for name in names:
-            if self._register.is_wanted(name):
+            if self._register.is_wanted(name) and not self._register.has_source(name):
                 with suppress(OSError):  # what keeps that one from being read is no matter of this one
                     self.take_in(name, urgent=urgent)
         return source.path != path
@@ -157,8 +158,10 @@ class Ingest:
             source.checkpoint.inode,
             source.checkpoint.offset,
             source.pending_bytes,
+            source.pending_hash,
         )
-        return not chunk.restarted and (at.device, at.inode, at.offset, chunk.pending_bytes) == before
+        now = (at.device, at.inode, at.offset, chunk.pending_bytes, hash_bytes(chunk.pending))
+        return not chunk.restarted and now == before
 
     def look_again_when_changed(self, path: str) -> None:
         """Nothing can be said of this file yet, or it is a second name of another: the next change tells."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from sessiond.intake import pieces
 from sessiond.model import Carry, Event, Line, Patch
 from sessiond.store import archive
 from sessiond.store.connect import rows
@@ -108,7 +109,7 @@ def lines(db: apsw.Connection, generation_id: int, longest: int, *, is_snapshot:
             rest += data
             if is_snapshot:
                 continue
-            end = rest.rfind(b"\n") + 1
+            end = pieces.after_last_end(rest)
             some = _cut(rest[:end], at, longest)
             if some:
                 yield some
@@ -123,11 +124,8 @@ def lines(db: apsw.Connection, generation_id: int, longest: int, *, is_snapshot:
 
 
 def _cut(data: bytes, at: int, longest: int) -> list[Line]:
-    found: list[Line] = []
-    for raw in data.split(b"\n")[:-1]:
-        text = raw.lstrip(b"\0")
-        if text and not text.isspace() and len(text) <= longest:
-            start = at + len(raw) - len(text)
-            found.append(Line(start, text.removesuffix(b"\r"), ending=text.endswith(b"\r")))
-        at += len(raw) + 1
-    return found
+    return [
+        Line(start, text.removesuffix(b"\r"), ending=text.endswith(b"\r"))
+        for start, text in pieces.texts(data, at)
+        if not text.isspace() and len(text) <= longest
+    ]

@@ -83,6 +83,10 @@ class Register:
         place = self.locate(path)
         return place is not None and self._adapters[place[0].flavor].wants(PurePosixPath(place[1]))
 
+    def has_source(self, path: str) -> bool:
+        """Whether a file was read under this path, and has not moved from there."""
+        return path in self._kept or (path not in self._left and sources.by_path(self._db, path) is not None)
+
     def find(self, path: str) -> Registered | None:
         kept = self._kept.get(path)
         if kept is not None:

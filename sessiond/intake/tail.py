@@ -2,7 +2,8 @@ r"""(path, checkpoint) -> the complete new lines, bounded in size. A pure reader
 
 A last line without its newline waits for the next read: the agent is still writing it. Lines end at b"\\n" only
 (str.splitlines() also cuts at U+2028, legal in JSON). A line longer than the limit is passed piece by piece, its bytes
-handed over for the archive as they stream. A run of NUL bytes, as a crash or a stale writer leaves it, is one reject.
+handed over for the archive as they stream. A run of NUL bytes, as a crash or a stale writer leaves it, is one reject,
+and ends the line that stands before it.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sessiond.intake import identity
+from sessiond.intake import identity, pieces
 from sessiond.intake.content import Compressed, Content, Plain
 from sessiond.intake.opened import opened
 from sessiond.model import START, Checkpoint, Chunk, Line, Reject
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 PENDING_BYTES = 64 * 2**10
 HEAD_BYTES = 64 * 2**10
@@ -77,10 +78,10 @@ class _Reading:
             return self._go_on_skipping(data)
         if data.startswith(b"\0"):
             return self._pass_nul_run(data)
-        end = data.rfind(b"\n") + 1
+        end = data.rfind(b"\n") + 1 or max(0, data.find(b"\0"))
         if not end and len(data) == self._limits.chunk:
             data = self._content.read_at(self._at.offset, max(self._limits.line, self._limits.chunk) + 1)
-            end = data.find(b"\n") + 1
+            end = data.find(b"\n") + 1 or max(0, data.find(b"\0"))
             if not end and len(data) > self._limits.line:
                 return self._begin_skipping(data[: self._limits.chunk])
             data = data[:end] if end else data  # this one line is the chunk; what follows it comes next
@@ -94,14 +95,7 @@ class _Reading:
         lines: list[Line] = []
         rejects: list[Reject] = []
         blank = 0
-        offset = self._at.offset
-        for raw in data[:end].split(b"\n")[:-1]:
-            start = offset
-            offset += len(raw) + 1
-            if raw.startswith(b"\0"):
-                text = raw.lstrip(b"\0")
-                rejects.append(Reject(start, len(raw) - len(text), "nul"))
-                start, raw = start + len(raw) - len(text), text  # noqa: PLW2901
+        for start, raw in self._records(data[:end], rejects):
             if not raw or raw.isspace():
                 blank += 1
             elif len(raw) > self._limits.line:
@@ -112,8 +106,8 @@ class _Reading:
             else:
                 lines.append(Line(start, raw))
         consumed, rest = data[:end], data[end:]
-        # NULs where a line should begin do not wait for a newline: they are passed by the next read.
-        at_end = self._is_end(self._at.offset + len(data)) and not rest.startswith(b"\0")
+        # NULs do not wait for a newline: they are passed by the next read.
+        at_end = self._is_end(self._at.offset + len(data)) and b"\0" not in rest
         return self._made(
             consumed,
             lines=lines,
@@ -123,6 +117,24 @@ class _Reading:
             pending=rest[:PENDING_BYTES] if at_end else b"",
             pending_bytes=len(rest) if at_end else 0,
         )
+
+    def _records(self, data: bytes, rejects: list[Reject]) -> Iterator[tuple[int, bytes]]:
+        """(offset, bytes) of each line; runs of NULs go to the rejects."""
+        at = self._at.offset
+        has_nuls = b"\0" in data
+        *lines, rest = data.split(b"\n")
+        for raw in (*lines, rest) if rest else lines:
+            if not has_nuls or b"\0" not in raw:
+                yield at, raw
+            else:
+                for start, piece in pieces.texts_and_runs(raw, at):
+                    if piece.startswith(b"\0"):
+                        rejects.append(Reject(start, len(piece), "nul"))
+                    else:
+                        yield start, piece
+                if raw.endswith(b"\0"):
+                    yield at + len(raw), b""
+            at += len(raw) + 1
 
     def _is_end(self, offset: int) -> bool:
         """A file that grew since it was opened hints again; one that shrank is found out by the next read."""
@@ -137,7 +149,7 @@ class _Reading:
         return self._made(data, more=True, skipped=len(data), skipped_hash=hash_)
 
     def _go_on_skipping(self, data: bytes) -> Chunk:
-        found = data.find(b"\n")
+        found = pieces.first_end(data)
         piece = data if found < 0 else data[:found]
         before = int.from_bytes(self._at.skipped_hash, "big")
         hash_ = identity.running(before, piece).to_bytes(8, "big")
@@ -147,7 +159,8 @@ class _Reading:
             more = not self._is_end(self._at.offset + len(data))
             return self._made(data, more=more, keep=keep, skipped=length, skipped_hash=hash_)
         reject = Reject(self._at.offset - self._at.skipped, length, "too_long", hash_)
-        return self._made(data[: found + 1], rejects=[reject], more=True, keep=keep)
+        end = found + 1 if data.startswith(b"\n", found) else found
+        return self._made(data[:end], rejects=[reject], more=True, keep=keep)
 
     # --- NULs -----------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import orjson
 
 from sessiond.model import START, Carry, Checkpoint, Chunk
 from sessiond.store.connect import rows, value
+from sessiond.store.keys import hash_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,6 +48,7 @@ class Source:
     size: int = 0
     mtime_ns: int = 0
     pending_bytes: int = 0
+    pending_hash: int = hash_bytes(b"")  # of the unfinished line: it may be written anew at the same length
     id: int | None = None
     session_row: int | None = None
     generation_id: int | None = None
@@ -63,8 +65,8 @@ class Source:
 _COLUMNS = """
        s.id, s.flavor, s.home, s.path, s.below, n.native_id, s.member, s.role, s.reader, s.state,
        n.is_sidechain, s.is_timeless, s.adapter_version, s.device, s.inode, s.read_offset, s.head, s.head_bytes,
-       s.marker, s.checksum, s.skipped, s.skipped_hash, s.carry, s.size, s.mtime_ns, s.pending_bytes, s.session_id,
-       s.generation_id, s.first_ts, s.seed
+       s.marker, s.checksum, s.skipped, s.skipped_hash, s.carry, s.size, s.mtime_ns, s.pending_bytes, s.pending,
+       s.session_id, s.generation_id, s.first_ts, s.seed
   FROM _source AS s LEFT JOIN _session AS n ON n.id = s.session_id
 """
 
@@ -210,7 +212,7 @@ def _all(db: apsw.Connection, where: str, bound: dict[str, Any]) -> list[Source]
 def _from_row(row: tuple[Any, ...]) -> Source:
     (id_, flavor, home, path, below, native, member, role, reader, state, sidechain, timeless, version, device,
      inode, offset, head, head_bytes, marker, checksum, skipped, skipped_hash, carry, size, mtime_ns, pending_bytes,
-     session_row, generation_id, first_ts, seed) = row  # fmt: skip
+     pending, session_row, generation_id, first_ts, seed) = row  # fmt: skip
     return Source(
         flavor=flavor,
         home=os.fsdecode(home),
@@ -239,6 +241,7 @@ def _from_row(row: tuple[Any, ...]) -> Source:
         size=size,
         mtime_ns=mtime_ns,
         pending_bytes=pending_bytes,
+        pending_hash=hash_bytes(pending),
         id=id_,
         session_row=session_row,
         generation_id=generation_id,

@@ -120,6 +120,7 @@ class Model:
         self.events: dict[object, Event] = {}
         self.usage: dict[object, tuple[Source, Session, int, int]] = {}
         self.clock = self.trusted_clock = 0.0  # hours that the wall clock was set ahead by: now, and at the start
+        self.is_clock_doubtful = False
 
     # --- a look ---------------------------------------------------------------------------------
 
@@ -158,9 +159,10 @@ class Model:
 
     def _has_new_name(self, source: Source, file: File) -> bool:
         """Whether another file took its place, and it lies beside that under a new name."""
-        path = source.path
+        path, known = source.path, {each.path for each in self.sources}
         for name, other in list(self.files.items()):
-            if file.inode != source.inode == other.inode and folder(name) == folder(path):
+            is_it = file.inode != source.inode == other.inode and folder(name) == folder(path)
+            if is_it and name not in known and other.readable:
                 self._look_at(name, None)
         return source.path != path
 
@@ -227,9 +229,13 @@ class Model:
     def generations(self, session: Session) -> list[Generation]:
         return [each for source in self.sources if source.session is session for each in source.generations]
 
-    @property
-    def is_clock_doubtful(self) -> bool:
-        return abs(self.clock - self.trusted_clock) > 24
+    def start(self) -> None:
+        self.trusted_clock, self.is_clock_doubtful = self.clock, False
+
+    def set_clock(self, hours: float) -> None:
+        """Once it jumped by more than a day it is doubtful, until it has gone steadily for longer than a test takes."""
+        self.clock = hours
+        self.is_clock_doubtful |= abs(self.clock - self.trusted_clock) > 24
 
     def old(self) -> list[Session]:
         """Who goes for its age; nobody while the clock is doubtful."""
@@ -271,4 +277,4 @@ def folder(path: str) -> str:
 
 
 def stem(path: str) -> str:
-    return path.rsplit("/")[-1].removesuffix(".jsonl")
+    return path.rpartition("/")[2].removesuffix(".jsonl")

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from itertools import pairwise
 from pathlib import Path
 
 import orjson
 import pytest
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from lab import append, settle, until, user_line
 from sessiond.adapters.base import decode
 from sessiond.errors import BadRecord
-from sessiond.model import Line
+from sessiond.intake import tail
+from sessiond.model import START, Line
 from sessiond.store import archive, reader
 from sessiond.store.connect import rows
 
@@ -226,6 +228,72 @@ def test_each_run_of_nuls_is_one_reject_however_it_arrives(lab):
         assert dict(rows(db, "SELECT name, value FROM _counter"))["rejected"] == 3
     assert len(summaries(lab)) == 3
     assert lab.archived(path) == path.read_bytes()
+
+
+@pytest.mark.fault(7)
+@pytest.mark.parametrize("step", [10_000_000, 7, 4096], ids=["at once", "in small pieces", "by blocks"])
+def test_nuls_within_a_line_cost_what_stood_there_and_not_the_record_behind_them(lab, step):
+    """As a power cut leaves them: half a line, NULs up to the end of its block, and then what was appended later."""
+    path = lab.claude_file()
+    torn, kept = user_line(1)[:100], user_line(2)[:-1]  # of the second only the newline was lost
+    data = user_line(0) + torn + bytes(3000) + kept + bytes(50) + user_line(3)
+    for at in range(0, len(data), max(step, len(data) // 20)):
+        append(path, data[at : at + max(step, len(data) // 20)])
+        lab.ingest()
+    begins = len(user_line(0))
+    behind = begins + len(torn) + 3000 + len(kept)
+
+    assert [start for start, _ in places(lab)] == [0, behind - len(kept), behind + 50]
+    assert lab.rejects() == [
+        (begins, len(torn), "not_json"),
+        (begins + len(torn), 3000, "nul"),
+        (behind, 50, "nul"),
+    ]
+    assert lab.archived(path) == path.read_bytes()
+    before = lab.event_rows()
+    with lab.upkeep() as upkeep:
+        upkeep.do("reindex", {})
+    assert lab.event_rows() == before
+
+
+NUL_LIMITS = tail.Limits(line=12, archive_line=10**6, chunk=16)
+
+
+def read_to_the_end(path, data, cuts):
+    """(lines, rejects with runs joined, blank lines) of a file that grew by these cuts."""
+    at, lines, rejects, blank = START, [], [], 0
+    path.write_bytes(b"")
+    for begin, end in pairwise([0, *sorted(cuts), len(data)]):
+        append(path, data[begin:end])
+        more = True
+        while more:
+            chunk = tail.read(str(path), 1, at, NUL_LIMITS)
+            assert chunk.restarted is None
+            lines += [(line.offset, line.data) for line in chunk.lines]
+            for each in chunk.rejects:
+                if rejects and each.reason == rejects[-1][2] == "nul" and sum(rejects[-1][:2]) == each.offset:
+                    rejects[-1] = (rejects[-1][0], rejects[-1][1] + each.length, "nul")
+                else:
+                    rejects.append((each.offset, each.length, each.reason))
+            blank += chunk.blank_lines
+            at, more = chunk.checkpoint, chunk.more
+    return lines, sorted(rejects), blank
+
+
+@pytest.mark.fault(7)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_lines_and_runs_of_nuls_are_the_same_however_they_arrive(tmp_path, data):
+    part = st.sampled_from(
+        [b"a", b"bcd", b"x" * 11, b"y" * 40, b"\0", bytes(5), bytes(40), b"\n", b"\n\n", b" ", b"\r\n"]
+    )
+    content = b"".join(data.draw(st.lists(part, max_size=12))) + b"\n"
+    cuts = data.draw(st.sets(st.integers(0, len(content)), max_size=5))
+    whole = read_to_the_end(tmp_path / "f", content, [])
+
+    assert read_to_the_end(tmp_path / "f", content, cuts) == whole
+    found = {*(offset for offset, _ in whole[0]), *(at for at, _, why in whole[1] if why == "too_long")}
+    assert found == {each.start() for each in re.finditer(rb"[^\0\n]+", content) if each[0].strip()}
 
 
 @pytest.mark.fault(8)

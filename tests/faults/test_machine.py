@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from hypothesis import HealthCheck, settings, strategies as st
@@ -42,7 +43,7 @@ class Machine(RuleBasedStateMachine):
     is_named = True
     engine = None  # set by `machine`
     can_set_clock = True
-    steps = Counter()
+    steps: ClassVar[Counter[str]] = Counter()
 
     LINES = st.lists(
         st.tuples(st.sampled_from(["ask", "ask", "answer", "answer", "junk", "blank"]), SIZES), min_size=1, max_size=4
@@ -52,8 +53,8 @@ class Machine(RuleBasedStateMachine):
     def begin(self, there):
         self.folder = Path(tempfile.mkdtemp(prefix="sd"))
         self.lab = Lab(self.folder)
-        for folder in FOLDERS:
-            (self.lab.claude / "projects" / folder).mkdir(parents=True)
+        for name in FOLDERS:
+            (self.lab.claude / "projects" / name).mkdir(parents=True)
         self.model = Model()
         self.number = 0
         self.rest: dict[str, bytes] = {}  # what would finish the unfinished line of a file
@@ -91,7 +92,7 @@ class Machine(RuleBasedStateMachine):
     # --- sessiond -------------------------------------------------------------------------------
 
     def _start(self):
-        self.model.trusted_clock = self.model.clock
+        self.model.start()
         chunk = "1MiB" if self.is_named else "4KiB"  # in one piece: whose record it is depends on who is read first
         self.running = self.engine(folder=str(self.folder), mode=self.mode, chunk=chunk, clock=self.model.clock)
         self._look()
@@ -415,7 +416,7 @@ class Machine(RuleBasedStateMachine):
     @rule(hours=st.sampled_from([-26, -1, 1, 26, 9600]))
     def clock_jump(self, hours):
         type(self).steps["steps"] += 1
-        self.model.clock += hours
+        self.model.set_clock(self.model.clock + hours)
         if self.running is not None:
             self.running.do("set_clock", hours=self.model.clock)
             self._look()  # a jump makes it look, in its own time
