@@ -159,6 +159,10 @@ def _write_bytes(db: apsw.Connection, batch: Batch) -> int:
     generation, start = batch.source.generation_id, 0 if batch.chunk.snapshot else batch.chunk.start
     db.execute("DELETE FROM _frame WHERE generation_id = ? AND start >= ?", (generation, start))
     db.execute("DELETE FROM _reject WHERE generation_id = ? AND start >= ?", (generation, start))
+    # Such a tail may have been evicted: what is read in its place is there.
+    db.execute(
+        "UPDATE _generation SET evicted_to = :at WHERE id = :id AND evicted_to > :at", {"at": start, "id": generation}
+    )
     if batch.source.session_row is None:
         return 0
     insert = "INSERT INTO _frame (generation_id, start, stop, codec, data) VALUES (?, ?, ?, ?, ?)"

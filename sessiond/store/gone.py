@@ -41,8 +41,11 @@ def mark_gone(db: apsw.Connection, paths: Sequence[str], now: datetime) -> int:
 
 
 def archive_tail(db: apsw.Connection, source_id: int) -> None:
-    """The unfinished last line of the content that ends here."""
-    query = "SELECT generation_id, read_offset, pending FROM _source WHERE id = ? AND pending <> x''"
+    """The unfinished last line of the content that ends here; not where it was archived before, and evicted."""
+    query = """
+    SELECT f.generation_id, f.read_offset, f.pending FROM _source AS f JOIN _generation AS g ON g.id = f.generation_id
+     WHERE f.id = ? AND f.pending <> x'' AND g.evicted_to <= f.read_offset
+    """
     for generation_id, offset, pending in rows(db, query, (source_id,)):
         _archive(db, generation_id, offset, pending)
 

@@ -8,13 +8,15 @@ from collections import Counter
 
 from lab import Lab
 from sessiond.store import archive
-from sessiond.store.connect import rows, snapshot
+from sessiond.store.connect import open_reader, rows, snapshot
 
 _SOURCES = """
 SELECT f.path, f.state, s.native_id, g.number, f.read_offset, f.pending
   FROM _source AS f JOIN _session AS s ON s.id = f.session_id JOIN _generation AS g ON g.id = f.generation_id
 """
-_GENERATIONS = "SELECT f.path, g.number, g.id, g.evicted_to FROM _source AS f JOIN _generation AS g ON g.source_id = f.id"
+_GENERATIONS = (
+    "SELECT f.path, g.number, g.id, g.evicted_to FROM _source AS f JOIN _generation AS g ON g.source_id = f.id"
+)
 _REJECTS = """
 SELECT f.path, g.number, r.start, r.length, r.reason
   FROM _reject AS r JOIN _generation AS g ON g.id = r.generation_id JOIN _source AS f ON f.id = g.source_id
@@ -45,10 +47,23 @@ def stored(lab: Lab, root: str) -> dict:
                 for path, number, id_, evicted_to in rows(db, _GENERATIONS)
             },
             "rejects": {(named[path], *rest) for path, *rest in rows(db, _REJECTS)},
-            "events": sorted((name, named[path], *rest[:-1], bool(rest[-1])) for name, path, *rest in rows(db, _EVENTS)),
+            "events": sorted(
+                (name, named[path], *rest[:-1], bool(rest[-1])) for name, path, *rest in rows(db, _EVENTS)
+            ),
             "usage": sorted(rows(db, _USAGE)),
             "sessions": dict(rows(db, "SELECT native_id, events FROM _session")),
         }
+
+
+def unlike_indexed(lab: Lab) -> list[int]:
+    """Events that are searched for but not stored, or the other way round."""
+    with lab.store() as db:
+        there = {id_ for (id_,) in rows(db, "SELECT id FROM _event")}
+    index = open_reader(lab.paths.search)
+    try:
+        return sorted(there ^ {id_ for (id_,) in rows(index, "SELECT rowid FROM fts")})
+    finally:
+        index.close()
 
 
 def order_read(lab: Lab, root: str, places: list[str]) -> list[str]:

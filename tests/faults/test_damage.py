@@ -330,8 +330,8 @@ def in_flight(history):
     pipeline = lab.pipeline()
     pipeline.start()
     try:
-        for number in range(3, 40):
-            append(path, user_line(number, f"late {number}", session="live3"))
+        for number in range(3, 12):
+            append(path, user_line(number, f"late {number} " + "and more " * 900, session="live3"))
             settle(pipeline)
         only = lab.claude_file("only-in-the-wal")
         only.write_bytes(user_line(0, "nowhere else", session="only-in-the-wal"))

@@ -25,7 +25,7 @@ from lab import Lab
 
 from .engines import Daemon, Nursery
 from .model import File, Model, folder, stem
-from .stored import digested, order_read, stored
+from .stored import digested, order_read, stored, unlike_indexed
 
 FOLDERS, NAMES = ("a", "b"), ("s1", "s2", "s3", "s4")
 PLACES = [f"{folder}/{name}.jsonl" for folder in FOLDERS for name in NAMES]
@@ -92,15 +92,21 @@ class Machine(RuleBasedStateMachine):
     # --- sessiond -------------------------------------------------------------------------------
 
     def _start(self):
+        self._run()
+        self._look()
+
+    def _run(self):
         self.model.start()
         chunk = "1MiB" if self.is_named else "4KiB"  # in one piece: whose record it is depends on who is read first
         self.running = self.engine(folder=str(self.folder), mode=self.mode, chunk=chunk, clock=self.model.clock)
-        self._look()
 
     def _look(self):
         self.running.do("settle")
         self.model.look(order_read(self.lab, self._root, list(self.model.files)))
         self._check()
+        self._agree(
+            {"not in the index as in the store": unlike_indexed(self.lab)}, {"not in the index as in the store": []}
+        )
 
     def _done(self):
         """After each thing done to a file."""
@@ -411,6 +417,20 @@ class Machine(RuleBasedStateMachine):
         elif self.running is not None:
             self.running.kill()
         self._start()
+
+    @is_running
+    @rule(verb=st.sampled_from(["analyze", "evict"]), distilled=st.booleans(), after=st.integers(0, 25))
+    def kill_in_a_pass(self, verb, distilled, after):
+        """Some of it may have been done: done again, it is whole."""
+        type(self).steps["steps"] += 1
+        self._look()
+        if distilled:
+            self.analyze()
+        self.running.begin(verb, **({"what": "sessions"} if verb == "evict" else {}))
+        time.sleep(after / 1000)
+        self.running.kill()
+        self._run()
+        self.evict(distilled=False) if verb == "evict" else self.analyze()
 
     @precondition(lambda self: self.can_set_clock)
     @rule(hours=st.sampled_from([-26, -1, 1, 26, 9600]))

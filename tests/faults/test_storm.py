@@ -129,13 +129,15 @@ def test_storm_of_240_000_appends_over_4000_files_while_the_queue_overflows(lab,
                     time.sleep(0.1)  # the storm's own time: nobody reads the queue
             daemon.send_signal(signal.SIGCONT)
             pauses += 1
-            until(lambda: lab.status(), what="an answer after the pause")
+            until(lambda: lab.status() or daemon.poll() is not None, what="an answer after the pause")
+            assert daemon.poll() is None, (lab.folder / "daemon.log").read_text()[-3000:]
             time.sleep(0.3)  # and some in which it is read
         written = time.monotonic() - began
         assert [process.exitcode for process in processes] == [0] * writers
         until(lambda: lab.status()["store"]["events"] >= lines, 300, "every line")
         stored = time.monotonic() - began
-        lab.ingest_through_daemon()
+        ticket = lab.call("ingest")["ticket"]
+        until(lambda: lab.call("ingested", ticket=ticket)["done"], 120, "all of it is searchable")
         found = overflows(lab)
         memory = int(
             next(x for x in Path(f"/proc/{daemon.pid}/status").read_text().splitlines() if "VmHWM" in x).split()[1]

@@ -27,7 +27,7 @@ from watchdog.observers.api import BaseObserver, EventEmitter
 
 from lab import Lab, append, settle, until, user_line
 from namespaces import inside, set_limit
-from sessiond.intake.scan import Root
+from sessiond.intake.scan import Pace, Root
 from sessiond.intake.watch import PollWatch, WatchHealth, make_watch
 from sessiond.intake.watching import mounts, observer as watching
 from sessiond.store.connect import value
@@ -163,6 +163,20 @@ def test_while_lost_events_may_have_been_of_folders_the_watch_is_not_taken_for_w
         assert (watch.health.is_complete, watch.health.overflows) == (True, 2)
     finally:
         watch.stop()
+
+
+@pytest.mark.fault(39)
+def test_a_sweep_that_took_long_does_not_put_off_the_next_that_is_called_for():
+    """One that the machine slept through, or a slow disk: in a storm of calls there is a pause of ten times as long."""
+    pace = Pace(base=30.0)
+    pace.hurry("directory_changed")
+    pace.begin(0.0)
+    pace.finish(4.0, changed=True, watched=True)
+    pace.hurry("overflow")
+    assert pace.wait(4.0) == 30.0, "no longer than if nobody had called"
+    pace.hurry("asked")
+    assert pace.wait(4.0) == 0.0, "somebody is waiting for it"
+    assert set(pace.begin(4.0)) == {"overflow", "asked"}
 
 
 class Told(PollWatch):
