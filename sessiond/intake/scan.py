@@ -219,11 +219,12 @@ class Pace:
         """Seconds until the next sweep is due; 0 when it is due now."""
         if self._ended is None:
             return 0.0
+        interval = min(self._interval, self._base) if self._hinted else self._interval
         if self._reasons:
-            # The first call is heard at once; a storm of them (a tree being unpacked) gets a sweep a second.
-            interval = max(1.0, 10 * self._took) if self._was_hurried else 0.0
-        else:
-            interval = min(self._interval, self._base) if self._hinted else self._interval
+            # The first call is heard at once; a storm of them (a tree being unpacked) gets a sweep a second. One that
+            # took long, such as over a suspend, puts off neither whoever waits for an answer nor what is due anyway.
+            is_storm = self._was_hurried and "asked" not in self._reasons
+            interval = min(max(1.0, 10 * self._took), interval) if is_storm else 0.0
         return max(0.0, self._ended + interval - now)
 
     def due(self, now: float) -> bool:

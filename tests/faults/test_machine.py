@@ -164,9 +164,14 @@ class Machine(RuleBasedStateMachine):
         made = {"junk": b"{no json\n", "blank": b" \n"}
         return b"".join(made.get(what) or self._line(size, answer=what == "answer") for what, size in drawn)
 
-    def _one(self, some: int, of: list[str] | None = None) -> str:
+    def _one(self, some: int, of: list[str] | None = None) -> str | None:
         found = sorted(self.model.files) if of is None else of
-        return found[some % len(found)]
+        return found[some % len(found)] if found else None
+
+    @property
+    def _open(self) -> list[str]:
+        """Those that may be written: root writes what it likes."""
+        return sorted(place for place, file in self.model.files.items() if file.readable)
 
     def _put(self, place: str, data: bytes) -> None:
         """All of it at once, as another inode: over what is there, or new."""
@@ -248,14 +253,18 @@ class Machine(RuleBasedStateMachine):
     @has_files
     @rule(some=SOME, drawn=LINES)
     def append(self, some, drawn):
-        place = self._one(some)
+        place = self._one(some, self._open)
+        if place is None:
+            return
         self._write(place, self.rest.pop(place, b"") + self._lines(drawn))
         self._done()
 
     @has_files
     @rule(some=SOME, size=SIZES, cut=SOME)
     def partial_append(self, some, size, cut):
-        place = self._one(some)
+        place = self._one(some, self._open)
+        if place is None:
+            return
         line = self.rest.pop(place, b"") or self._line(size)
         at = 1 + cut % (len(line) - 1) if len(line) > 1 else 1
         self._write(place, line[:at])
@@ -266,7 +275,9 @@ class Machine(RuleBasedStateMachine):
     @has_files
     @rule(some=SOME, to=SOME, how=st.sampled_from(["zero", "line", "anywhere"]))
     def truncate(self, some, to, how):
-        place = self._one(some)
+        place = self._one(some, self._open)
+        if place is None:
+            return
         data = self.model.files[place].data
         size = 0 if how == "zero" else to % (len(data) + 1)
         if how == "line":
@@ -281,7 +292,9 @@ class Machine(RuleBasedStateMachine):
     @rule(some=SOME, which=st.sampled_from([0, -1, -1, 1, 2]), letter=st.sampled_from(string.ascii_lowercase[:5]))
     def rewrite_same_size(self, some, which, letter):
         """A line becomes another one of its length, in place; an unfinished one too."""
-        place = self._one(some)
+        place = self._one(some, self._open)
+        if place is None:
+            return
         lines = self.model.files[place].data.splitlines(keepends=True)
         if not lines:
             return
