@@ -40,8 +40,8 @@ class Store(Section):
     )
     on_corrupt: Literal["rebuild", "stop"] = Field(
         default="rebuild",
-        description="A damaged store is moved aside, never deleted, and made again from what it still holds and from the "
-        "agents' files. With stop, nothing is touched: the daemon ends and waits for you.",
+        description="A damaged store is moved aside, never deleted, and made again from what it still holds and from "
+        "the agents' files. With stop, nothing is touched: the daemon ends and waits for you.",
     )
 
 
