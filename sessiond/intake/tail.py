@@ -159,21 +159,23 @@ class _Reading:
             more = not self._is_end(self._at.offset + len(data))
             return self._made(data, more=more, keep=keep, skipped=length, skipped_hash=hash_)
         reject = Reject(self._at.offset - self._at.skipped, length, "too_long", hash_)
+        if data.startswith(b"\0"):
+            return self._pass_nul_run(data, ended=[reject])
         end = found + 1 if data.startswith(b"\n", found) else found
         return self._made(data[:end], rejects=[reject], more=True, keep=keep)
 
     # --- NULs -----------------------------------------------------------------------------------
 
-    def _pass_nul_run(self, data: bytes) -> Chunk:
+    def _pass_nul_run(self, data: bytes, ended: Sequence[Reject] = ()) -> Chunk:
+        """`ended` is the line that this run is the end of, if that was being passed."""
         length = len(data) - len(data.lstrip(b"\0"))
         if length == len(data):
             length = self._nul_run_length(length)
-        at = self._at
+        at = replace(self._at, skipped=0, skipped_hash=b"")
         for done in range(0, length, self._limits.chunk):
             at = identity.advanced(at, self._content, self._stat, bytes(min(self._limits.chunk, length - done)))
-        reject = Reject(self._at.offset, length, "nul")
         more = not self._is_end(at.offset)
-        return self._made_at(at, b"", zeros=length, rejects=[reject], more=more)
+        return self._made_at(at, b"", zeros=length, rejects=[*ended, Reject(self._at.offset, length, "nul")], more=more)
 
     def _nul_run_length(self, length: int) -> int:
         while length < NUL_RUN_BYTES:
