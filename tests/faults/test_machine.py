@@ -444,6 +444,7 @@ class Machine(RuleBasedStateMachine):
         self.running.kill()
         self._run()
         self.evict(distilled=False) if verb == "evict" else self.analyze()
+        self._look()  # it did so once by itself, when it started
 
     @precondition(lambda self: self.can_set_clock)
     @rule(hours=st.sampled_from([-26, -1, 1, 26, 9600]))

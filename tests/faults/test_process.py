@@ -122,6 +122,7 @@ def test_second_signal_means_now(lab):
     with lab.daemon() as process:
         until(lambda: lab.sessions())
         other = apsw.Connection(str(lab.paths.store))
+        other.set_busy_timeout(30_000)
         try:
             other.execute("BEGIN IMMEDIATE")
             append(path, b"".join(user_line(n) for n in range(1, 50)))

@@ -95,7 +95,8 @@ def test_sixteen_clients_that_send_a_byte_a_second_do_not_slow_the_ingest(lab):
     with lab.daemon(config='[watch]\nmode = "native"\n'):
         until(lambda: lab.sessions())
         alone = latencies(lab, path, 1, 25)
-        with Slow(lab, protocol.MAX_CLIENTS) as slow:
+        # More than there are places for: whoever is sent away needs a while to notice and come back.
+        with Slow(lab, 2 * protocol.MAX_CLIENTS) as slow:
             until(lambda: is_full(lab), 60, "a full house")
             crowded = latencies(lab, path, 26, 25)
             until(lambda: len(slow.lasted) >= protocol.MAX_CLIENTS, 60, "all of them sent away once")
