@@ -1,4 +1,4 @@
-"""All that the store holds, in words that a model can be held against."""
+"""All that the store holds, what the model says of it in the same words, and how the two differ."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections import Counter
 from lab import Lab
 from sessiond.store import archive
 from sessiond.store.connect import open_reader, rows, snapshot
+
+from .model import Model
 
 _SOURCES = """
 SELECT f.path, f.state, s.native_id, g.number, f.read_offset, f.pending
@@ -80,3 +82,44 @@ def digested(lab: Lab) -> dict[str, Counter[str]]:
     with lab.store() as db:
         told = {name: Counter(json.loads(data)["kinds"]) for name, data in rows(db, query)}
     return {name: counted for name, counted in told.items() if counted}
+
+
+def difference(found, wanted) -> list[str]:
+    """Only where they differ: all that is stored is too much to read."""
+    if isinstance(wanted, dict):
+        names = sorted(set(found) | set(wanted), key=str)
+        return [
+            f"{name}: stored {found.get(name)}, owed {wanted.get(name)}"
+            for name in names
+            if found.get(name) != wanted.get(name)
+        ]
+    there, owed = Counter(found), Counter(wanted)
+    return [f"stored {each}" for each in there - owed] + [f"owed {each}" for each in owed - there]
+
+
+def owed(model: Model) -> dict:
+    """What the model says, in the words of `stored`."""
+    generations = [each for source in model.sources for each in source.generations]
+    unfinished = [each for each in generations if each.tail and each.gone_to <= len(each.read)]
+    return {
+        "sources": {
+            each.path: ("gone" if each.is_gone else "live", each.session.name, each.now.number, len(each.now.read))
+            for each in model.sources
+        },
+        "pending": {each.path: each.pending for each in model.sources if not each.is_gone},
+        "archive": {(each.source.path, each.number): (each.gone_to, each.archived) for each in generations},
+        "rejects": {
+            *((each.source.path, each.number, *reject, "not_json") for each in generations for reject in each.rejects),
+            *((e.source.path, e.number, len(e.read), len(e.tail), "unterminated") for e in unfinished),
+        },
+        "events": sorted(
+            (event.session.name, place[0].source.path, place[0].number, *place[1:], event.kind, not place[0].is_open)
+            for event in model.events.values()
+            for place in (event.place,)
+            if not event.is_evicted
+        ),
+        "usage": sorted((session.name, *numbers) for _, session, *numbers in model.usage.values()),
+        "sessions": {
+            each.name: sum(event.session is each for event in model.events.values()) for each in model.sessions.values()
+        },
+    }
