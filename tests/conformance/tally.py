@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class Session:
             "retries": self.retries,
             "replayed_records": self.replays,
             "parent_uid": self.parent_uid,
-            "cwd": self.cwd,
+            "cwd": folder_mark(self.cwd),
             "title": self.title,
             "started_at": min(times, default=None),
             "ended_at": max(times, default=None),
@@ -134,6 +135,11 @@ class Session:
             **{name: total(row[name] for row in self.usage.values()) for name in TOKENS},
             **self.stated,
         }
+
+
+def folder_mark(cwd: str | None) -> str | None:
+    """A folder by its last part and a hash: the path is of the machine that a fixture was written on, and not ours."""
+    return cwd and f"{cwd.rsplit('/', 1)[-1]} ({blake2b(cwd.encode(), digest_size=4).hexdigest()})"
 
 
 def total(values: Any) -> int | None:

@@ -8,6 +8,7 @@ from collections import Counter
 
 import pytest
 
+from conformance.tally import folder_mark
 from conformance_homes import EXPECTED, lay_out
 from lab import Lab
 from sessiond.store import totals
@@ -63,7 +64,7 @@ def found(lab: Lab) -> dict[str, dict]:
                 "cache_read_tokens": session.cost.cache_read_tokens,
                 "cache_write_tokens": session.cost.cache_write_tokens,
                 "parent_uid": session.parent_uid,
-                "cwd": session.cwd,
+                "cwd": folder_mark(session.cwd),
                 "title": titles[0][0] if titles else None,
                 "started_at": session.started_at,
                 "ended_at": session.ended_at,
