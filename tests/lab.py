@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -220,6 +221,24 @@ def user_line(number: int, text: str = "hello", *, session: str = "s1", **fields
         "timestamp": f"2026-01-02T03:{number // 60 % 60:02d}:{number % 60:02d}.{number // 3600:03d}Z",
     }
     return json.dumps({**record, **fields}, ensure_ascii=False).encode() + b"\n"
+
+
+class AtWork:
+    """Threads that work until the `with` block they were made for is left; each looks at `_stop` for that."""
+
+    def __init__(self, works) -> None:
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=work) for work in works]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
 
 
 def append(path: Path, data: bytes) -> None:

@@ -5,34 +5,23 @@ from __future__ import annotations
 import os
 import random
 import signal
-import threading
 import time
+from functools import partial
 
 import pytest
 
-from lab import Lab, user_line
+from lab import AtWork, Lab, user_line
 
 FILES = 5
 
 
-class Writers:
+class Writers(AtWork):
     """Threads that append lines in small, unaligned pieces, as fast as a busy agent would, until told to stop."""
 
     def __init__(self, lab: Lab, seed: int) -> None:
         self.paths = [lab.claude_file(f"k{number}") for number in range(FILES)]
         self.lines = [0] * FILES
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._write, args=(number, seed)) for number in range(FILES)]
-
-    def __enter__(self) -> Writers:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
+        super().__init__(partial(self._write, number, seed) for number in range(FILES))
 
     def _write(self, number: int, seed: int) -> None:
         chance = random.Random(seed * FILES + number)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import pty
-import struct
 import subprocess
 import sys
-import termios
-import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+import terminals
 from sessiond import paths as places
 from sessiond.cli import main
 from sessiond.serve.server import Server
@@ -72,32 +67,11 @@ def screen(lab):
     """`screen("sessions", width=60)`: what a person sees on a terminal of that width, colours and all."""
 
     def call(*args: str, width: int = 80, cwd: Path = ROOT, **env: str) -> str:
-        near, far = pty.openpty()
-        fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
-        env = {**lab.env, "TERM": "xterm", "LANG": "C.UTF-8", "TZ": "UTC", "PYTHONPATH": str(ROOT), **env}
-        argv = [sys.executable, "-m", "sessiond", *args]
-        process = subprocess.Popen(argv, stdin=far, stdout=far, stderr=subprocess.DEVNULL, env=env, cwd=cwd)
-        os.close(far)
-        pieces: list[bytes] = []
-        reader = threading.Thread(target=_read_all, args=(near, pieces))
-        reader.start()
-        process.wait(30)
-        reader.join(30)
-        os.close(near)
-        return b"".join(pieces).decode().replace("\r\n", "\n")
+        env = {**lab.env, "PYTHONPATH": str(ROOT), **env}
+        shown = terminals.shown(env, *args, width=width, stderr=subprocess.DEVNULL, cwd=cwd)
+        return shown.decode().replace("\r\n", "\n")
 
     return call
-
-
-def _read_all(fd: int, pieces: list[bytes]) -> None:
-    while True:
-        try:
-            piece = os.read(fd, 65536)
-        except OSError:  # how Linux says that the other end is closed
-            return
-        if not piece:
-            return
-        pieces.append(piece)
 
 
 @pytest.fixture

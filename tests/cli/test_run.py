@@ -14,8 +14,9 @@ import pytest
 
 from lab import until, user_line
 from sessiond.serve.client import Client
+from terminals import read_all
 
-from .conftest import ROOT, _read_all
+from .conftest import ROOT
 
 
 class Running:
@@ -23,7 +24,7 @@ class Running:
         self.process = process
         self.near = near
         self.pieces: list[bytes] = []
-        self.reader = threading.Thread(target=_read_all, args=(near, self.pieces))
+        self.reader = threading.Thread(target=read_all, args=(near, self.pieces))
         self.reader.start()
 
     @property

@@ -22,7 +22,7 @@ from sessiond.intake.parse import Wording, parse
 from sessiond.mask import Masker
 from sessiond.model import START, Chunk, Line
 from sessiond.store.connect import rows
-from tests.faults.terminals import harmful_in, on_a_terminal
+from tests.faults.harm import harmful_in, on_a_terminal
 from tests.mask.test_cost import slowness
 
 MIB = 2**20

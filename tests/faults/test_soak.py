@@ -8,13 +8,13 @@ import os
 import random
 import signal
 import subprocess
-import threading
 import time
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
-from lab import Lab, until, user_line
+from lab import AtWork, Lab, until, user_line
 from sessiond.errors import SessiondError
 from sessiond.store.connect import rows, value
 
@@ -33,25 +33,14 @@ interval = "3s"
 WORDS = [f"{word}{number}" for word in ("alder", "birch", "cedar", "dogwood", "elm") for number in range(400)]
 
 
-class Writers:
+class Writers(AtWork):
     """Each appends lines to a file of its own, some in two pieces, at a steady pace; now and then it begins a new file."""
 
     def __init__(self, lab: Lab, count: int, lines_per_second: float, seed: int) -> None:
         self.lines: dict[str, int] = {}
         self._lab = lab
         self._pause = 1 / lines_per_second
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._write, args=(number, seed)) for number in range(count)]
-
-    def __enter__(self) -> Writers:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
+        super().__init__(partial(self._write, number, seed) for number in range(count))
 
     def _write(self, number: int, seed: int) -> None:
         chance = random.Random(seed * 1000 + number)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import Lab, append, until, user_line
+from lab import AtWork, Lab, append, until, user_line
 from sessiond.serve import protocol
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's own")
@@ -58,24 +58,13 @@ def latencies(lab: Lab, path: Path, first: int, count: int) -> list[float]:
 # --- 67 -----------------------------------------------------------------------------------------
 
 
-class Slow:
+class Slow(AtWork):
     """Clients that send a byte each second, and come back when they are sent away."""
 
     def __init__(self, lab: Lab, clients: int) -> None:
         self._lab = lab
-        self._stop = threading.Event()
         self.lasted: list[float] = []
-        self._threads = [threading.Thread(target=self._drip) for _ in range(clients)]
-
-    def __enter__(self) -> Slow:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
+        super().__init__([self._drip] * clients)
 
     def _drip(self) -> None:
         while not self._stop.is_set():

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
 import re
-import struct
-import subprocess
-import sys
-import termios
-import threading
+
+from terminals import shown
 
 # What sessiond itself may send: its few styles, and on the live screen what moves and clears lines.
 _STYLES = re.compile(r"\x1b\[(?:0|1|2|1;7|3[0-7]|(?:[12];)?3[0-7](?:;[12])?)?m")
@@ -22,29 +16,7 @@ _HARMFUL = re.compile(
 
 def on_a_terminal(env: dict[str, str], *words: str, width: int = 100) -> str:
     """Everything that `sessiond WORDS...` writes to a terminal, stderr included."""
-    near, far = pty.openpty()
-    fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
-    env = {**env, "TERM": "xterm", "LANG": "C.UTF-8", "TZ": "UTC"}
-    process = subprocess.Popen([sys.executable, "-m", "sessiond", *words], stdin=far, stdout=far, stderr=far, env=env)
-    os.close(far)
-    pieces: list[bytes] = []
-    reader = threading.Thread(target=_read, args=(near, pieces))
-    reader.start()
-    process.wait(60)
-    reader.join(60)
-    os.close(near)
-    return b"".join(pieces).decode(errors="surrogateescape")
-
-
-def _read(fd: int, pieces: list[bytes]) -> None:
-    while True:
-        try:
-            piece = os.read(fd, 65536)
-        except OSError:  # how Linux says that the other end is closed
-            return
-        if not piece:
-            return
-        pieces.append(piece)
+    return shown(env, *words, width=width).decode(errors="surrogateescape")
 
 
 def harmful_in(shown: str, *, is_live: bool = False) -> list[str]:
